@@ -24,10 +24,11 @@ static inline void fuzz_diag(Diag *d, Arena *a)
 /* The readers take paths; a memory file keeps the disk out of it. Gives the path, -1 in *fd on failure. */
 static inline const char *fuzz_file(const uint8_t *data, size_t n, int *fd)
 {
-	static char path[64];
+	static char path[] = "/tmp/pdcc-fuzz-XXXXXX"; /* no name that another user can guess */
 
-	snprintf(path, sizeof path, "/tmp/pdcc-fuzz-%ld.in", (long)getpid());
-	FILE *f = fopen(path, "wb");
+	memcpy(strrchr(path, '-') + 1, "XXXXXX", 6);
+	const int made = mkstemp(path);
+	FILE *f = made < 0 ? NULL : fdopen(made, "wb");
 	*fd = f ? 0 : -1;
 	if (f) {
 		fwrite(data, 1, n, f);

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Coverage-guided fuzzing of the three readers under AddressSanitizer and UndefinedBehaviorSanitizer.
-# Usage: sh testsuite/fuzz/run.sh [seconds each, default 600 | runs=N] [onnx|yaml|pdir ...]
-# Seeds are the project's own models, cluster files and IR files, and what was found before (testsuite/fuzz/found).
+# Coverage-guided fuzzing of the readers under AddressSanitizer and UndefinedBehaviorSanitizer.
+# Usage: sh testsuite/fuzz/run.sh [seconds each, default 600 | runs=N] [onnx|yaml|pdir|data|weights|csv ...]
+# Seeds are the project's own models, cluster files and IR files, small files of the other kinds, and what was found before
+# (testsuite/fuzz/found).
 # runs=N tries N inputs, the same ones every time; SEED=n takes others. Exit status 0 when nothing was found.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,13 +13,13 @@ runs=*) limit=-runs=${1#runs=} ;;
 esac
 seed=${SEED:-1}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- onnx yaml pdir
+[ $# -gt 0 ] || set -- onnx yaml pdir data weights csv
 build=$root/build/fuzz
 clang=$(command -v clang-19 || command -v clang || true)
 [ -n "$clang" ] || { echo "fuzz: no clang found, skipped"; exit 77; }
 mkdir -p "$root/build"
 cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$clang" -DPDCC_FUZZ=ON -DPDCC_TESTS=OFF -DCMAKE_C_COMPILER_LAUNCHER="$(command -v ccache || true)" -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$build.log" 2>&1 &&
-cmake --build "$build" -j "$(nproc)" --target fuzz_onnx fuzz_yaml fuzz_pdir >>"$build.log" 2>&1 || { tail -n 20 "$build.log"; exit 1; }
+cmake --build "$build" -j "$(nproc)" --target fuzz_onnx fuzz_yaml fuzz_pdir fuzz_data fuzz_weights fuzz_csv >>"$build.log" 2>&1 || { tail -n 20 "$build.log"; exit 1; }
 
 for f in "$@"; do
 	corpus=$build/corpus-$f
