@@ -170,8 +170,8 @@ void compile_summary(const Compile *c, const char *dir)
 	if (m->tensor > 1)
 		summary_tensor(c);
 	if (c->plan.step_time > 0)
-		fprintf(c->d->out, "  predicted step %s (one device %s; %s)\n", time_short(c->a, c->plan.step_time),
-			time_short(c->a, c->plan.one_time), compile_times(c));
+		fprintf(c->d->out, "  predicted step %s (one %s %s; %s)\n", time_short(c->a, c->plan.step_time),
+			m->tensor > 1 ? "group" : "device", time_short(c->a, c->plan.one_time), compile_times(c));
 	if (c->o->explain)
 		fputs(buf_str(&c->explain), c->d->out);
 	const int programs = m->schedule->ndevice * (m->tensor > 1 ? m->tensor : 1);
