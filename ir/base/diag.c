@@ -68,26 +68,34 @@ int diag_plain_char(const unsigned char *s)
 	for (int i = 1; i < n; i++)
 		if ((s[i] & 0xC0) != 0x80)
 			return 0;
-	const bool other = (*s == 0xC2 && s[1] < 0xA0) || (*s == 0xE0 && s[1] < 0xA0) || (*s == 0xED && s[1] > 0x9F) ||
+	/* marks that turn the direction of text, or break lines, as the control characters that they are */
+	const bool turns = *s == 0xE2 && ((s[1] == 0x80 && ((s[2] >= 0xA8 && s[2] <= 0xAE) || s[2] == 0x8E || s[2] == 0x8F)) ||
+						 (s[1] == 0x81 && s[2] >= 0xA6 && s[2] <= 0xA9));
+	const bool other = turns || (*s == 0xC2 && s[1] < 0xA0) || (*s == 0xE0 && s[1] < 0xA0) || (*s == 0xED && s[1] > 0x9F) ||
 	                   (*s == 0xF0 && s[1] < 0x90) || (*s == 0xF4 && s[1] > 0x8F);
 
 	return other ? 0 : n;
 }
 
-/* s as it can be printed: what is no UTF-8, and control characters, as \xNN. Names come from files. */
-static const char *plain(Arena *a, const char *s)
+static int shown_char(const unsigned char *s, const char *lines)
+{
+	return (*s == '\n' || *s == '\t') && !strchr(lines, *s) ? 0 : diag_plain_char(s);
+}
+
+/* s as it can be printed: what is no UTF-8, and control characters but those in `lines`, as \xNN. Names come from files. */
+static const char *without_controls(Arena *a, const char *s, const char *lines)
 {
 	const unsigned char *p = (const unsigned char *)s;
 	size_t n = 0, bad = 0;
 
 	for (int k; s && p[n]; n += (size_t)(k ? k : 1))
-		bad += !(k = diag_plain_char(p + n));
+		bad += !(k = shown_char(p + n, lines));
 	if (!bad)
 		return s;
 	char *out = arena_alloc(a, n + 3 * bad + 1), *to = out;
 
 	for (int k; *p; p += k ? k : 1) {
-		k = diag_plain_char(p);
+		k = shown_char(p, lines);
 		if (k)
 			memcpy(to, p, (size_t)k);
 		else
@@ -97,6 +105,10 @@ static const char *plain(Arena *a, const char *s)
 	*to = 0;
 	return out;
 }
+
+static const char *plain(Arena *a, const char *s) { return without_controls(a, s, "\n\t"); }
+
+const char *str_shown(Arena *a, const char *name) { return without_controls(a, name, ""); }
 
 static void report(Diag *d, const Loc *l, const char *severity, const char *code, const char *fmt, va_list ap)
 {

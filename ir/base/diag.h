@@ -63,6 +63,8 @@ void diag_json(Diag *d, const Loc *l, const char *severity, const char *code, co
 void diag_excerpt(const Diag *d, const Loc *l);
 /* Bytes of the UTF-8 character at s; 0: it is none, or would move the cursor or change the terminal. */
 int diag_plain_char(const unsigned char *s);
+/* A name of a model for a line of text: in it nothing moves the cursor, ends the line or turns its direction. */
+const char *str_shown(Arena *a, const char *name);
 
 /* The nearest of n words to `word` (edit distance at most a third of its length), NULL if none is near. */
 const char *diag_nearest(const char *word, const char *const *words, int n);

@@ -89,6 +89,13 @@ def parse_all(folder):
     return kinds
 
 
+def shown(text):
+    """What is printed has no character that moves the cursor, breaks a line where none ends, or turns the direction of text."""
+    odd = re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]', text)
+    if odd or re.search(r'^x = 1$', text, re.M):
+        raise T.Failed(f'{odd and odd[0]!r} is printed:\n{text[max(0, odd.start() - 200):odd.end() + 20] if odd else text[:500]!r}')
+
+
 def all_names(names):
     """Compiled, drawn, trained for two steps and exported: every file parses, weights come back under their names."""
     def case(folder, target):
@@ -98,7 +105,7 @@ def all_names(names):
         for args in (['m.onnx', *plan, '-o', 'out', '--emit-only', '--save-plan', 'plan.yaml'], ['plan', 'm.onnx', *plan, '--report', 'r.html'],
                      ['plan', 'm.onnx', *plan, '--save-plan', 'plan.json'], ['simulate', 'm.onnx', *plan, '--timeline', 't.html'],
                      ['simulate', 'm.onnx', *plan, '--timeline', 't.svg'], ['simulate', 'm.onnx', *plan, '--timeline', 't.json']):
-            T.check(' '.join(args), *T.run([pdcc, *args], cwd=folder))
+            shown(T.check(' '.join(args), *T.run([pdcc, *args], cwd=folder)))
         planned, = glob.glob(f'{folder}/out/ir/*-memplan.pdir')
         for form in 'dot', 'json':
             with open(f'{folder}/ir.{form}', 'wb') as f:

@@ -50,12 +50,12 @@ static void summary_model(const Compile *c)
 		elements += type_numel(&whole);
 	}
 	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n",
-		PDCC_VERSION, m->name, weights, (long long)elements, frozen, rows, m->opset);
+		PDCC_VERSION, str_shown(c->a, m->name), weights, (long long)elements, frozen, rows, m->opset);
 	for (int i = 0; mixed && i < m->nparam; i++)
 		if (m->param[i]->param->mixed && !m->param[i]->param->rows)
 			fprintf(c->d->out,
 				"  mixed: %s is looked up and used whole; its gradient is part rows, part dense\n",
-				m->param[i]->name);
+				str_shown(c->a, m->param[i]->name));
 	fprintf(c->d->out, "  trained:");
 	int shown = 0;
 	for (int i = 0; i < m->nparam; i++) {
@@ -64,14 +64,14 @@ static void summary_model(const Compile *c)
 		if (p->kind != PARAM_WEIGHT || p->frozen || p->whole)
 			continue;
 		if (++shown <= 12 || c->o->verbose)
-			fprintf(c->d->out, " %s", m->param[i]->name);
+			fprintf(c->d->out, " %s", str_shown(c->a, m->param[i]->name));
 	}
 	fprintf(c->d->out, shown > 12 && !c->o->verbose ? " ... and %d more (-v lists all)\n" : "\n", shown - 12);
 	for (int i = 0; i < m->nstage; i++)
 		for (int k = 0; k < m->stage[i]->forward->nin; k++) {
 			const Value *v = m->stage[i]->forward->in[k];
 
-			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", v->name,
+			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", str_shown(c->a, v->name),
 				str_type(c->a, &v->type), v->batch_axis, i);
 		}
 	const char *sliced =
@@ -163,7 +163,8 @@ void compile_summary(const Compile *c, const char *dir)
 			i, s->replicas, m->tensor);
 		if (p)
 			fprintf(c->d->out, "  fwd %s bwd %s  %s..%s", time_short(c->a, p->fwd),
-				time_short(c->a, p->bwd), p->first ? p->first : "", p->last ? p->last : "");
+				time_short(c->a, p->bwd), p->first ? str_shown(c->a, p->first) : "",
+				p->last ? str_shown(c->a, p->last) : "");
 		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]),
 			s->inflight, str_bytes(c->a, s->arena));
 	}
