@@ -37,39 +37,49 @@ static char *incoming(size_t bytes)
 
 static int member_peer(int k) { return rt_program->world + k; }
 
-/* Each member sends send[k] to member k and receives from it: a pair of requests per member. */
-static void exchange(const char *const *send, const size_t *nsend, char *const *recv, const size_t *nrecv)
+/* What goes to member k, and where what comes from it goes to. */
+static struct {
+	const char *send;
+	char *recv;
+	size_t nsend, nrecv;
+} with[RT_MEMBERS];
+
+/* All of that at once: a pair of requests per member. */
+static void exchange(void)
 {
 	const int n = rt_group();
 
 	rt_lock();
 	for (int k = 0; k < n; k++) {
 		const int i = rt_peer(member_peer(k));
+		const size_t most = with[k].nsend > with[k].nrecv ? with[k].nsend : with[k].nrecv;
 
 		if (k == rt_member)
 			continue;
-		if (nsend[k] > MOST || nrecv[k] > MOST)
+		if (most > MOST)
 			rt_fail(RT_ERROR, "R105", "a part of %zu bytes is over the %d of one message of a tensor group",
-				nsend[k] > nrecv[k] ? nsend[k] : nrecv[k], MOST);
-		rt_post_recv(i, member_peer(k), tag, recv[k], nrecv[k]);
-		rt_post_send(i + 1, member_peer(k), tag, send[k], nsend[k]);
+				most, MOST);
+		rt_post_recv(i, member_peer(k), tag, with[k].recv, with[k].nrecv);
+		rt_post_send(i + 1, member_peer(k), tag, with[k].send, with[k].nsend);
 	}
 	rt_unlock();
 	rt_wait(rt_peer(rt_program->world), 2 * n);
 }
 
-/* Everyone's `bytes` at mine to everyone: the others' stand at all[k], mine is not copied. */
-static void tell_all(const void *mine, size_t bytes, char *const *all)
+/* Everyone's `bytes` at mine to everyone: those of member k come to with[k].recv, in memory that the next call takes; mine are not
+ * copied. */
+static void tell_all(const void *mine, size_t bytes)
 {
 	const int n = rt_group();
-	const char *send[RT_MEMBERS];
-	size_t size[RT_MEMBERS];
+	char *in = incoming(bytes * (size_t)n);
 
 	for (int k = 0; k < n; k++) {
-		send[k] = mine;
-		size[k] = bytes;
+		with[k].send = mine;
+		with[k].recv = in + bytes * (size_t)k;
+		with[k].nsend = with[k].nrecv = bytes;
 	}
-	exchange(send, size, all, size);
+	if (n > 1 && !rt_alone && bytes)
+		exchange();
 }
 
 static void add(void *y, const void *x, int64_t n, bool f64)
@@ -82,30 +92,19 @@ static void add(void *y, const void *x, int64_t n, bool f64)
 			((float *)y)[i] += ((const float *)x)[i];
 }
 
-/* Adds what n members have, in their order: x[k] of the others, mine from y itself, into y. */
-static void add_in_order(char *y, char *const *x, int64_t count, bool f64)
+/* Adds to y, which is mine, what the others sent, in the order of members. */
+static void add_in_order(char *y, int64_t count, bool f64)
 {
 	const size_t bytes = (size_t)count * (f64 ? 8 : 4);
-	char *first = rt_member ? x[0] : y;
+	char *first = rt_member ? with[0].recv : y;
 
 	for (int k = 1; k < rt_group(); k++)
-		add(first, k == rt_member ? y : x[k], count, f64);
+		add(first, k == rt_member ? y : with[k].recv, count, f64);
 	if (first != y)
 		memcpy(y, first, bytes);
 }
 
-static void sum_small(char *y, int64_t count, bool f64)
-{
-	const size_t bytes = (size_t)count * (f64 ? 8 : 4);
-	char *in = incoming(bytes * (size_t)rt_group()), *all[RT_MEMBERS];
-
-	for (int k = 0; k < rt_group(); k++)
-		all[k] = in + bytes * (size_t)k;
-	tell_all(y, bytes, all);
-	add_in_order(y, all, count, f64);
-}
-
-/* Element at which part k of n begins. */
+/* Element at which part k begins. */
 static int64_t part_at(int64_t count, int k) { return count / rt_group() * k + count % rt_group() * k / rt_group(); }
 
 static void sum_parts(char *y, int64_t count, bool f64)
@@ -113,25 +112,23 @@ static void sum_parts(char *y, int64_t count, bool f64)
 	const int n = rt_group();
 	const size_t size = f64 ? 8 : 4;
 	const int64_t mine = part_at(count, rt_member + 1) - part_at(count, rt_member);
-	const char *send[RT_MEMBERS];
-	char *recv[RT_MEMBERS], *in = incoming((size_t)mine * size * (size_t)n);
-	size_t nsend[RT_MEMBERS], nrecv[RT_MEMBERS];
+	char *in = incoming((size_t)mine * size * (size_t)n), *own = y + (size_t)part_at(count, rt_member) * size;
 
 	for (int k = 0; k < n; k++) {
-		send[k] = y + (size_t)part_at(count, k) * size;
-		nsend[k] = (size_t)(part_at(count, k + 1) - part_at(count, k)) * size;
-		recv[k] = in + (size_t)mine * size * (size_t)k;
-		nrecv[k] = (size_t)mine * size;
+		with[k].send = y + (size_t)part_at(count, k) * size;
+		with[k].nsend = (size_t)(part_at(count, k + 1) - part_at(count, k)) * size;
+		with[k].recv = in + (size_t)mine * size * (size_t)k;
+		with[k].nrecv = (size_t)mine * size;
 	}
-	exchange(send, nsend, recv, nrecv);
-	add_in_order(y + (size_t)part_at(count, rt_member) * size, recv, mine, f64);
+	exchange();
+	add_in_order(own, mine, f64);
 	for (int k = 0; k < n; k++) {
-		recv[k] = y + (size_t)part_at(count, k) * size;
-		nrecv[k] = (size_t)(part_at(count, k + 1) - part_at(count, k)) * size;
-		send[k] = y + (size_t)part_at(count, rt_member) * size;
-		nsend[k] = (size_t)mine * size;
+		with[k].recv = y + (size_t)part_at(count, k) * size;
+		with[k].nrecv = with[k].nsend;
+		with[k].send = own;
+		with[k].nsend = (size_t)mine * size;
 	}
-	exchange(send, nsend, recv, nrecv);
+	exchange();
 }
 
 void pd_tensor_sum(void *y, const void *x, int64_t count, pd_dtype t)
@@ -145,10 +142,12 @@ void pd_tensor_sum(void *y, const void *x, int64_t count, pd_dtype t)
 		return;
 	rt_pause();
 	rt_record("tensor sum", -1, -1, -1);
-	if (bytes <= SMALL)
-		sum_small(y, count, f64);
-	else
+	if (bytes <= SMALL) {
+		tell_all(y, bytes);
+		add_in_order(y, count, f64);
+	} else {
 		sum_parts(y, count, f64);
+	}
 }
 
 double pd_tensor_total(double mine)
@@ -159,19 +158,15 @@ double pd_tensor_total(double mine)
 
 void pd_tensor_gather(void *y, const void *x, int64_t blocks, int64_t run)
 {
-	const size_t bytes = (size_t)(blocks * run), n = (size_t)rt_group();
-	char *in = incoming(bytes * n), *all[RT_MEMBERS];
+	const size_t n = (size_t)rt_group();
 
-	for (int k = 0; k < rt_group(); k++)
-		all[k] = in + bytes * (size_t)k;
 	rt_pause();
 	rt_record("tensor gather", -1, -1, -1);
-	if (n > 1 && !rt_alone && bytes)
-		tell_all(x, bytes, all);
+	tell_all(x, (size_t)(blocks * run));
 	for (int64_t b = 0; b < blocks; b++)
 		for (size_t k = 0; k < n; k++)
 			memcpy((char *)y + ((size_t)b * n + k) * (size_t)run,
-				((int)k == rt_member ? (const char *)x : all[k]) + b * run, (size_t)run);
+				((int)k == rt_member ? (const char *)x : with[k].recv) + b * run, (size_t)run);
 }
 
 void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run)
@@ -183,17 +178,11 @@ void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run)
 /* What member 0 has, to all. */
 void rt_tensor_tell(void *what, size_t bytes)
 {
-	char *in = incoming(bytes * (size_t)rt_group()), *all[RT_MEMBERS];
-
-	if (rt_group() == 1 || rt_alone)
-		return;
-	for (int k = 0; k < rt_group(); k++)
-		all[k] = in + bytes * (size_t)k;
 	tag = RT_TAG_FILE;
-	tell_all(what, bytes, all);
+	tell_all(what, bytes);
 	tag = RT_TAG_TENSOR;
-	if (rt_member)
-		memcpy(what, all[0], bytes);
+	if (rt_member && !rt_alone)
+		memcpy(what, with[0].recv, bytes);
 }
 
 /* The whole of a parameter from the parts of all members, in memory of its own; NULL for members that are not the first. */
