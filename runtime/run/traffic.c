@@ -12,12 +12,14 @@ typedef struct traffic {
 static traffic *sent;   /* by rank; NULL: there is no other device */
 static traffic *theirs; /* rank 0: what another one sent */
 static int64_t *arenas; /* rank 0: theirs */
+static int64_t *within; /* rank 0: what each sent to other members of its tensor group */
 
 void rt_traffic_setup(int world)
 {
 	sent = rt_alloc((size_t)world * sizeof *sent);
 	theirs = rt_alloc((size_t)world * sizeof *theirs);
 	arenas = rt_alloc((size_t)world * sizeof *arenas);
+	within = rt_alloc((size_t)world * sizeof *within);
 }
 
 void rt_traffic(int peer, int tag, bool channel, size_t bytes)
@@ -80,12 +82,11 @@ void rt_traffic_write(FILE *f)
 		rt_send(0, RT_TAG_FILE, sent, bytes);
 		return;
 	}
-	int64_t *within = rt_alloc((size_t)world * sizeof *within);
-
-	within[0] = sent ? sent[world].sums : 0;
 	fprintf(f, " \"sent_bytes\": [");
-	if (sent)
+	if (sent) {
+		within[0] = sent[world].sums;
 		write_row(f, 0, sent, &first);
+	}
 	for (int r = 1; r < world; r++) {
 		rt_recv(r, RT_TAG_FILE, &arenas[r], sizeof arena);
 		rt_recv(r, RT_TAG_FILE, theirs, bytes);
@@ -97,7 +98,6 @@ void rt_traffic_write(FILE *f)
 		for (int r = 0; r < world; r++)
 			fprintf(f, "%s%lld", r ? ", " : "", (long long)within[r]);
 	}
-	free(within);
 	fprintf(f, "],\n \"arena_bytes\": [");
 	for (int r = 0; r < world; r++)
 		fprintf(f, "%s%lld", r ? ", " : "", (long long)(r ? arenas[r] : arena));

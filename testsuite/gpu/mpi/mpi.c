@@ -363,13 +363,44 @@ int MPI_Comm_size(MPI_Comm c, int *size)
 }
 
 /* Everyone makes the same ones in the same order. */
-int MPI_Comm_dup(MPI_Comm c, MPI_Comm *copy)
+static int new_id(void)
 {
 	static int made;
 
+	return 2 * ++made;
+}
+
+int MPI_Comm_dup(MPI_Comm c, MPI_Comm *copy)
+{
 	*copy = room(sizeof **copy);
 	**copy = *c;
-	(*copy)->id = 2 * ++made;
+	(*copy)->id = new_id();
+	return MPI_SUCCESS;
+}
+
+/* Those of one color, in the order of key and then of rank. */
+int MPI_Comm_split(MPI_Comm c, int color, int key, MPI_Comm *part)
+{
+	struct asked {
+		int color, key;
+	} mine = { color, key }, *all = room((size_t)c->n * sizeof *all);
+	MPI_Comm p = *part = room(sizeof *p);
+
+	MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, c);
+	*p = (struct pdmpi_comm){ .id = new_id(), .rank = room((size_t)c->n * sizeof(int)) };
+	for (int i = 0; i < c->n; i++) {
+		int at = 0;
+
+		if (all[i].color != color)
+			continue;
+		for (int k = 0; k < c->n; k++)
+			at += all[k].color == color && (all[k].key < all[i].key || (all[k].key == all[i].key && k < i));
+		p->rank[at] = c->rank[i];
+		p->n++;
+		if (i == c->me)
+			p->me = at;
+	}
+	free(all);
 	return MPI_SUCCESS;
 }
 

@@ -32,6 +32,7 @@ int MPI_Comm_set_errhandler(MPI_Comm c, MPI_Errhandler h);
 int MPI_Comm_rank(MPI_Comm c, int *rank);
 int MPI_Comm_size(MPI_Comm c, int *size);
 int MPI_Comm_dup(MPI_Comm c, MPI_Comm *copy);
+int MPI_Comm_split(MPI_Comm c, int color, int key, MPI_Comm *part);
 int MPI_Comm_get_attr(MPI_Comm c, int key, void *value, int *flag);
 int MPI_Comm_group(MPI_Comm c, MPI_Group *g);
 int MPI_Group_incl(MPI_Group g, int n, const int *ranks, MPI_Group *part);
