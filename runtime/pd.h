@@ -69,13 +69,13 @@ typedef struct pd_input_desc { /* one input of the graph that this stage reads *
 	const char *name;
 	pd_dtype dtype;
 	int rank;
-	int64_t dim[PD_MAXRANK];           /* of one microbatch */
-	int batch_axis;                    /* -1: the same value for every microbatch */
-	int64_t range;                     /* integers lie in [0, range), real ones are checked; 0: no rule */
-	const char *kind;                  /* "synthetic" | "npy" | "idx" | "raw" | "tokens" (16 bits) | "tokens32"
+	int64_t dim[PD_MAXRANK]; /* of one microbatch */
+	int batch_axis;          /* -1: the same value for every microbatch */
+	int64_t range;           /* integers lie in [0, range), real ones are checked; 0: no rule */
+	const char *kind; /* "synthetic" | "npy" | "idx" | "safetensors" | "raw" | "tokens" (16 bits) | "tokens32"
 	                             * | "presence": 1 for a sample, 0 behind the last one; without a
 	                             * batch axis for a microbatch, which then has all of its samples or none */
-	const char *path;                  /* as the user named it */
+	const char *path; /* as the user named it */
 	const char *eval_kind, *eval_path; /* of the evaluation set; NULL: as above */
 	bool is_label;
 	int64_t ignore_index; /* labels: also allowed; INT64_MIN: none */

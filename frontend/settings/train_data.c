@@ -43,6 +43,8 @@ static DataKind kind_of(char *path)
 		return DATA_IDX;
 	if (dot && strcmp(dot, ".tokens") == 0)
 		return DATA_TOKENS;
+	if (dot && strcmp(dot, ".safetensors") == 0)
+		return DATA_SAFETENSORS;
 	return dot && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".raw") == 0) ? DATA_RAW : DATA_UNSAID;
 }
 

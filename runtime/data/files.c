@@ -1,4 +1,4 @@
-/* files.c: .npy, IDX, raw and token files, mapped and checked. */
+/* files.c: .npy, IDX, safetensors, raw and token files, mapped and checked. */
 #if !defined _GNU_SOURCE
 #define _GNU_SOURCE 1
 #endif
@@ -202,14 +202,57 @@ static bool tokens(file_array *a, pd_dtype t, const char **error)
 	return a->rank == 1 && a->dtype != PD_F32 && a->dtype != PD_F64;
 }
 
-bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, const char **error)
+/* ---- safetensors: of several tensors the one that has the input's name ---- */
+
+static pd_dtype tensor_dtype(const char *dtype)
+{
+	static const pd_dtype known[] = { PD_F32, PD_F64, PD_I8, PD_I16, PD_I32, PD_I64, PD_U8, PD_U16, PD_U32, PD_U64,
+		PD_BOOL };
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!strcmp(st_dtype((int)known[i]), dtype))
+			return known[i];
+	return 0;
+}
+
+static bool tensor(file_array *a, const st_file *f, const char *name, const char **error)
+{
+	const st_tensor *t = f->n == 1 ? f->tensor : st_find(f, name);
+
+	*error = f->n ? "of its tensors none has the input's name" : "it has no tensor";
+	if (!t)
+		return false;
+	*error = "its element type is none of F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 BOOL";
+	a->dtype = tensor_dtype(t->dtype);
+	a->rank = t->rank;
+	memcpy(a->dim, t->dim, sizeof a->dim);
+	a->data = a->map + (t->data - f->map);
+	return a->dtype != 0;
+}
+
+static bool safetensors(file_array *a, const char *path, const char *name, const char **error)
+{
+	st_file f;
+
+	if (!st_open(&f, path, error))
+		return false;
+	const bool same = f.size == a->size; /* as it was mapped */
+	const bool ok = same && tensor(a, &f, name, error);
+
+	if (!same)
+		*error = "it is being written";
+	st_close(&f);
+	return ok;
+}
+
+bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, const char *name, const char **error)
 {
 	struct stat st;
 	const int fd = open(path, O_RDONLY);
 	bool ok = false;
 
 	memset(a, 0, sizeof *a);
-	*error = "unknown kind of file; there are npy, idx, raw, tokens and tokens32";
+	*error = "unknown kind of file; there are npy, idx, raw, tokens, tokens32 and safetensors";
 	if (fd < 0 || fstat(fd, &st)) {
 		*error = strerror(errno);
 		if (fd >= 0)
@@ -232,6 +275,8 @@ bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, co
 		ok = raw(a, t, error);
 	else if (!strcmp(kind, "tokens") || !strcmp(kind, "tokens32"))
 		ok = tokens(a, kind[6] ? PD_U32 : PD_U16, error);
+	else if (!strcmp(kind, "safetensors"))
+		ok = safetensors(a, path, name, error);
 	if (!ok)
 		file_close(a);
 	return ok;

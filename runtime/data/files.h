@@ -16,8 +16,9 @@ typedef struct file_array {
 } file_array;
 
 /* kind: "npy" (versions 1 to 3), "idx", "raw": elements of type `raw`, little-endian, of rank
- * 1; "tokens", "tokens32": a row of unsigned numbers of 16 or 32 bits, or a .npy row of whole numbers. false: *error says why, in static memory. Every size is checked against the file. */
-bool file_open(file_array *a, const char *path, const char *kind, pd_dtype raw, const char **error);
+ * 1; "tokens", "tokens32": a row of unsigned numbers of 16 or 32 bits, or a .npy row of whole numbers; "safetensors": the tensor
+ * `name`, or the only one. false: *error says why, in static memory. Every size is checked against the file. */
+bool file_open(file_array *a, const char *path, const char *kind, pd_dtype raw, const char *name, const char **error);
 void file_close(file_array *a);
 /* n elements from element `first` on, converted to `as`. */
 void file_values(const file_array *a, size_t first, size_t n, pd_dtype as, void *to);

@@ -161,7 +161,7 @@ static void open_source(source *s, const pd_program *p, const rt_input_options *
 		make_up(s, p);
 		return;
 	}
-	if (!file_open(&s->a, s->path, kind, d->dtype, &why))
+	if (!file_open(&s->a, s->path, kind, d->dtype, d->name, &why))
 		rt_fail(RT_ERROR, "R202", "%s: %s", s->path, why);
 	s->kind = kind;
 	check_file(s, kind);

@@ -39,7 +39,7 @@ static void refused(const char *file, const char *kind, pd_dtype t, const char *
 	file_array a;
 	const char *why = "";
 
-	CHECK(!file_open(&a, file, kind, t, &why) && strstr(why, text), "%s: '%s', wanted '%s'", file, why, text);
+	CHECK(!file_open(&a, file, kind, t, "x", &why) && strstr(why, text), "%s: '%s', wanted '%s'", file, why, text);
 }
 
 static void npy_files(void)
@@ -57,7 +57,7 @@ static void npy_files(void)
 		CHECK(file_open(&a,
 			      npy(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", f, sizeof f,
 				      0),
-			      "npy", 0, &why),
+			      "npy", 0, "x", &why),
 			"version %d: %s", version, why);
 		CHECK(a.rank == 2 && a.dim[0] == 2 && a.dim[1] == 3 && a.dtype == PD_F32, "shape");
 		file_values(&a, 0, 6, PD_F32, g);
@@ -66,19 +66,19 @@ static void npy_files(void)
 		file_close(&a);
 	}
 	CHECK(file_open(&a, npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", l, sizeof l, 0), "npy", 0,
-		      &why),
+		      "x", &why),
 		"%s", why);
 	file_values(&a, 0, 3, PD_I64, k);
 	CHECK(!memcmp(l, k, sizeof l), "i8");
 	file_close(&a);
-	CHECK(file_open(
-		      &a, npy(1, "{'descr': '>i4', 'fortran_order': False, 'shape': (2,)}", big, 8, 0), "npy", 0, &why),
+	CHECK(file_open(&a, npy(1, "{'descr': '>i4', 'fortran_order': False, 'shape': (2,)}", big, 8, 0), "npy", 0, "x",
+		      &why),
 		"%s", why);
 	file_values(&a, 0, 2, PD_I64, k);
 	CHECK(k[0] == -2 && k[1] == 256, "big-endian: %lld %lld", (long long)k[0], (long long)k[1]);
 	file_close(&a);
-	CHECK(file_open(
-		      &a, npy(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (8,)}", big, 8, 0), "npy", 0, &why),
+	CHECK(file_open(&a, npy(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (8,)}", big, 8, 0), "npy", 0, "x",
+		      &why),
 		"%s", why);
 	file_values(&a, 0, 2, PD_F32, g);
 	CHECK(g[0] == 255, "u1 of .npy is not scaled");
@@ -118,7 +118,7 @@ static void other_files(void)
 	float g[4];
 	int64_t k[4];
 
-	CHECK(file_open(&a, put("a.idx", images, sizeof images), "idx", 0, &why), "%s", why);
+	CHECK(file_open(&a, put("a.idx", images, sizeof images), "idx", 0, "x", &why), "%s", why);
 	CHECK(a.rank == 3 && a.dim[0] == 2 && a.dim[2] == 2, "shape");
 	file_values(&a, 0, 4, PD_F32, g);
 	file_values(&a, 0, 4, PD_I64, k);
@@ -127,7 +127,7 @@ static void other_files(void)
 	for (size_t n = 0; n < sizeof images; n++)
 		refused(put("a.idx", images, n), "idx", 0, n < 2 ? "" : n < 16 ? "" : "truncated");
 	refused(put("a.idx", "\x1f\x8b\x08\x08", 4), "idx", 0, "gunzip");
-	CHECK(file_open(&a, put("a.bin", f, sizeof f), "raw", PD_F32, &why) && a.dim[0] == 3, "%s", why);
+	CHECK(file_open(&a, put("a.bin", f, sizeof f), "raw", PD_F32, "x", &why) && a.dim[0] == 3, "%s", why);
 	file_close(&a);
 	refused(put("a.bin", f, 7), "raw", PD_F32, "multiple");
 	refused(put("a.bin", f, 8), "hdf5", PD_F32, "kind");
@@ -152,6 +152,30 @@ static void safetensors_refused(const char *file, const char *text)
 	const char *why = "";
 
 	CHECK(!st_open(&f, file, &why) && strstr(why, text), "'%s', wanted '%s'", why, text);
+}
+
+/* A file of samples: the tensor that is called so, or the only one. */
+static void samples_in_safetensors(void)
+{
+	static const char two[] = "{\"l\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+				  "\"x\":{\"dtype\":\"I32\",\"shape\":[2,1],\"data_offsets\":[2,10]}}";
+	static const char one[] = "{\"y\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}";
+	static const char half[] = "{\"x\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]}}";
+	file_array a;
+	const char *why = "";
+
+	CHECK(file_open(&a, with_header(two, 10), "safetensors", PD_F32, "x", &why), "%s", why);
+	CHECK(a.dtype == PD_I32 && a.rank == 2 && a.dim[0] == 2 && a.dim[1] == 1 &&
+			a.data == a.map + 8 + strlen(two) + 2,
+		"the second tensor");
+	file_close(&a);
+	CHECK(!file_open(&a, with_header(two, 10), "safetensors", PD_F32, "z", &why) && strstr(why, "none has"), "%s",
+		why);
+	CHECK(file_open(&a, with_header(one, 12), "safetensors", PD_F32, "x", &why) && a.dim[0] == 3, "%s", why);
+	file_close(&a);
+	refused(with_header(half, 4), "safetensors", PD_F32, "element type");
+	refused(with_header("{}", 0), "safetensors", PD_F32, "no tensor");
+	refused(with_header(one, 11), "safetensors", PD_F32, "");
 }
 
 static void safetensors(void)
@@ -219,5 +243,6 @@ int main(int argc, char **argv)
 	npy_files();
 	other_files();
 	safetensors();
+	samples_in_safetensors();
 	return failures ? 1 : 0;
 }

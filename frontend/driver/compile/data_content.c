@@ -101,11 +101,6 @@ static const char *foreign(Arena *a, const Head *h, const char *path, const char
 		*turn = arena_printf(a, "import h5py, numpy\n%sh5py.File('%s')['%s'][:])", save, path, input);
 		return "an HDF5 file";
 	}
-	if (is_safetensors(h)) {
-		*turn = arena_printf(a, "import numpy, safetensors.numpy\n%ssafetensors.numpy.load_file('%s')['%s'])",
-			save, path, input);
-		return "a safetensors file";
-	}
 	return NULL;
 }
 
@@ -136,6 +131,8 @@ DataKind data_content(Arena *a, const DataInput *x, DataKind said, const char **
 		return said;
 	if (begins(&h, "\x93NUMPY", 6))
 		return tokens ? said : DATA_NPY;
+	if (is_safetensors(&h))
+		return DATA_SAFETENSORS;
 	if ((*what = foreign(a, &h, x->path, x->input, turn)))
 		return DATA_UNSAID;
 	if (tokens || said == DATA_RAW)

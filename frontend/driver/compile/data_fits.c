@@ -174,7 +174,7 @@ static int64_t file_samples(Compile *c, const DataInput *x, const Value *v)
 	file_array f;
 
 	if (!file_open(&f, x->path, setting_word(SET_OF_DataKind, (int)x->kind), (pd_dtype)dtype_onnx(v->type.dtype),
-		    &why)) {
+		    v->name, &why)) {
 		diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input, why);
 		return 0;
 	}
@@ -193,11 +193,11 @@ static bool known_kind(Compile *c, const DataInput *x)
 	data_content(c->a, x, x->kind, &what, &turn);
 	if (what)
 		return diag_error(c->d, FILELOC(x->path), 217,
-			"the data of input '%s': this is %s, and pdcc reads .npy, IDX, raw numbers and tokens; convert it:\n%s",
+			"the data of input '%s': this is %s, and pdcc reads .npy, IDX, safetensors, raw numbers and tokens; convert it:\n%s",
 			x->input, what, turn);
 	if (x->kind == DATA_UNSAID)
 		return diag_error(c->d, FILELOC(x->path), 217,
-			"the data of input '%s': the content has no marks of .npy or IDX; say what it is: --data %s=%s:raw, :tokens "
+			"the data of input '%s': the content has no marks of .npy, IDX or safetensors; say what it is: --data %s=%s:raw, :tokens "
 			"or :tokens32",
 			x->input, x->input, x->path);
 	return true;

@@ -97,8 +97,8 @@ static bool check_data(Compile *c, const DataInput *data, int ndata, const char 
 			ok &= data_there(c, x) && data_fits(c, x, in[k], &of);
 		else if (x->kind == DATA_UNSAID)
 			ok = diag_error(c->d, FILELOC(x->path), 217,
-				"the data of input '%s': the file is not here to tell what it is; say --data %s=%s:npy, :idx, :raw, "
-				":tokens or :tokens32",
+				"the data of input '%s': the file is not here to tell what it is; say --data %s=%s:npy, :idx, "
+				":safetensors, :raw, :tokens or :tokens32",
 				x->input, x->input, x->path);
 	}
 	*samples = of.n;

@@ -347,7 +347,7 @@ const Opt opt_table[] = {
 	{ "Input", "parameters", "GLOB", "initializers that are parameters though they look like constants", CALL, 0, o_parameters, 0, 0, 0 },
 	{ "Input", "trainable", "GLOB", "train only these parameters", CALL, 0, o_trainable, 0, 0, 0 },
 	{ "Input", "init", "I", "initial weights: file, or random:SEED", CALL, 0, o_init, 0, 0, 0 },
-	{ "Input", "data", "INPUT=FILE", "a .npy, IDX or raw file of samples; FILE:tokens (16 bits), FILE:tokens32: windows of a row of "
+	{ "Input", "data", "INPUT=FILE", "a .npy, IDX, safetensors or raw file of samples; FILE:tokens (16 bits), FILE:tokens32: windows of a row of "
 		"tokens; synthetic: made-up numbers", CALL, 0, o_data, 0, 0, 0 },
 	{ "Input", "eval", "INPUT=FILE", "the same for the evaluation set", CALL, 0, o_eval, 0, 0, 0 },
 	{ "Input", "eval-every", "N", "evaluate every N steps; at the end always", INT, TR(data.eval.every), 0, 0, 1, (int64_t)1 << 40 },
