@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "ir/base/human.h"
 #include "codegen/folder/emit.h"
 #include "runtime/pd.h"
 #include "frontend/settings/cluster.h"
@@ -182,10 +183,12 @@ static bool measure_link(const Compile *c, const char *dir, int i, int j)
 	const char *scope = a == b                    ? "within: node"
 	                    : l.scope == LINK_BETWEEN ? arena_printf(c->a, "between: [%s, %s]", a->name, b->name)
 	                                              : "default: true";
-	printf("  - {%s, kind: %s, bandwidth: %.4g GB/s, latency: %.4g us}    # fits %d of %d sizes within %.0f %%; the file %s %.4g GB/s, "
-	       "%.4g us\n",
-		scope, l.kind ? l.kind : "link", fit.bandwidth / 1e9, fit.latency * 1e6, fit.n, fit.of, 100 * fit.worst,
-		cluster_link_line(k, i, j) < k->nlink ? "says" : "leaves open:", l.bandwidth / 1e9, l.latency * 1e6);
+	printf("  - {%s, kind: %s, bandwidth: %s GB/s, latency: %s us}    # fits %d of %d sizes within %.0f %%; the file %s %s GB/s, "
+	       "%s us\n",
+		scope, l.kind ? l.kind : "link", number_text(c->a, fit.bandwidth / 1e9, 4),
+		number_text(c->a, fit.latency * 1e6, 4), fit.n, fit.of, 100 * fit.worst,
+		cluster_link_line(k, i, j) < k->nlink ? "says" : "leaves open:",
+		number_text(c->a, l.bandwidth / 1e9, 4), number_text(c->a, l.latency * 1e6, 4));
 	return true;
 }
 

@@ -2,12 +2,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include "ir/base/human.h"
 #include "passes/common/page.h"
 #include "trace_events.h"
 
 enum { LEFT = 90, WIDTH = 1060, NUMBERED = 14 };
 
 typedef struct Drawing {
+	Arena *a;
 	Buf *b;
 	double x0, scale; /* seconds at the left, pixels per second */
 	int rows;         /* drawn so far */
@@ -75,8 +77,8 @@ static void bar(Drawing *d, const Event *e, int row, double y, double height)
 	buf_printf(d->b, "><title>%s", word_of[e->kind]);
 	if (e->mb >= 0)
 		buf_printf(d->b, " of microbatch %d", e->mb);
-	buf_printf(d->b, ", %.4g ms from %.4g ms on</title></rect>\n", (e->end - e->begin) * 1e3,
-		(e->begin - d->x0) * 1e3);
+	buf_printf(d->b, ", %s from %s on</title></rect>\n", time_text(d->a, e->end - e->begin),
+		time_text(d->a, e->begin - d->x0));
 }
 
 /* The microbatch, where the event is wide enough behind the waits and packing in it, which follow it in the list. */
@@ -121,7 +123,7 @@ static double rows(Drawing *d, const Events *m, int64_t step, double x0, double 
 	return top + m->devices * height;
 }
 
-static void axis(Buf *b, double scale, double length, double top, double bottom)
+static void axis(Arena *a, Buf *b, double scale, double length, double top, double bottom)
 {
 	const double ten = pow(10, floor(log10(length / 5))), each = length / ten > 25   ? 5 * ten
 	                                                             : length / ten > 10 ? 2 * ten
@@ -130,8 +132,9 @@ static void axis(Buf *b, double scale, double length, double top, double bottom)
 	for (int i = 0; i * each <= length * 1.0001 && i < 100; i++)
 		buf_printf(b,
 			"<path class=\"g\" d=\"M%.2f %.1fV%.1f\"/>"
-			"<text class=\"x\" x=\"%.2f\" y=\"%.1f\">%.6g ms</text>\n",
-			LEFT + i * each * scale, top, bottom, LEFT + i * each * scale, bottom + 14, i * each * 1e3);
+			"<text class=\"x\" x=\"%.2f\" y=\"%.1f\">%s</text>\n",
+			LEFT + i * each * scale, top, bottom, LEFT + i * each * scale, bottom + 14,
+			i ? time_text(a, i * each) : "0");
 }
 
 static void frame(const Drawing *d, Buf *b, double height, double all)
@@ -151,7 +154,7 @@ static void frame(const Drawing *d, Buf *b, double height, double all)
 			x += 130;
 		}
 	buf_printf(b, "<text x=\"%g\" y=\"28\">number: microbatch</text>\n", x);
-	axis(b, d->scale, all, 62, height - 26);
+	axis(d->a, b, d->scale, all, 62, height - 26);
 	buf_puts(b, buf_str(d->b));
 	buf_puts(b, "</svg>\n");
 }
@@ -172,14 +175,16 @@ void trace_picture(Ask *q, Buf *b, bool page)
 	from = middle < 0 ? 0 : from;
 	length = middle < 0 ? length : last - from;
 	const double all = fmax(fmax(length, end - begin), 1e-9);
-	Drawing d = { .b = &in, .scale = WIDTH / all, .page = page };
+	Drawing d = { .b = &in, .scale = WIDTH / all, .page = page, .a = q->a };
 	const char *several =
-		middle >= 0 ? arena_printf(q->a, ", step %" PRId64 "; a step each %.4g ms", middle, p->each * 1e3) : "";
+		middle >= 0 ? arena_printf(q->a, ", step %" PRId64 "; a step each %s", middle, time_text(q->a, p->each))
+			    : "";
 	if (p->n)
-		y = rows(&d, p, middle, from, y, arena_printf(q->a, "predicted%s: %.4g ms", several, length * 1e3)) +
+		y = rows(&d, p, middle, from, y,
+			    arena_printf(q->a, "predicted%s: %s", several, time_text(q->a, length))) +
 		    34;
 	y = rows(&d, m, step, begin, y,
-		arena_printf(q->a, "measured, step %" PRId64 ": %.4g ms", step, (end - begin) * 1e3));
+		arena_printf(q->a, "measured, step %" PRId64 ": %s", step, time_text(q->a, end - begin)));
 	frame(&d, b, y + 30, all);
 	buf_free(&in);
 }

@@ -1,5 +1,6 @@
 /* pdcc simulate --days N --mtbf H: the planned step, done for days on hosts that fail. What a checkpoint takes follows from the
  * plan's memory: every device writes its weights and what the optimizer keeps of them. */
+#include "ir/base/human.h"
 #include "passes/simulate/long_run.h"
 #include "passes/simulate/timeline.h"
 #include "why_report.h"
@@ -68,9 +69,9 @@ void print_long_run(const Compile *c, const Sim *s)
 	const LongPlayed *p = &t.played[0];
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
-	printf("  %.4g days, a failure every %s (%d host%s, each every %s), restart %s, checkpoint %s%s\n", c->o->days,
-		span(c, t.run.mtbf), t.hosts, t.hosts == 1 ? "" : "s", span(c, c->o->mtbf * 3600),
-		span(c, t.run.restart), span(c, t.run.save),
+	printf("  %s days, a failure every %s (%d host%s, each every %s), restart %s, checkpoint %s%s\n",
+		number_text(c->a, c->o->days, 4), span(c, t.run.mtbf), t.hosts, t.hosts == 1 ? "" : "s",
+		span(c, c->o->mtbf * 3600), span(c, t.run.restart), span(c, t.run.save),
 		c->o->ckpt_seconds >= 0 ? "" : arena_printf(c->a, " (%s at 1 GB/s)", str_bytes(c->a, t.bytes)));
 	printf("  checkpoint every                      goodput  failures  lost       saving     restarting\n");
 	for (int i = 0; i < 4; i++)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "ir/base/human.h"
 #include "passes/planner/profile.h"
 #include "passes/plan/plan_search.h"
 #include "frontend/driver/compile/compile.h"
@@ -144,8 +145,8 @@ static Cluster *cluster_of(const Ask *q)
 static void print_plan(const Ask *q, const char *name, const Trial *t, bool first)
 {
 	if (!q->json) {
-		printf("  %-26s %12.6g s  %6.1f %% peak %.4g bytes  %s (%s)\n", name, t->step, 100 * t->work / t->step,
-			t->peak, trial_str(q->a, t), t->by);
+		printf("  %-26s %12s  %6.1f %% peak %s  %s (%s)\n", name, time_text(q->a, t->step),
+			100 * t->work / t->step, str_bytes(q->a, (int64_t)t->peak), trial_str(q->a, t), t->by);
 		return;
 	}
 	printf("%s\"%s\": {\"plan\": \"%s\", \"step_s\": %.17g, \"peak\": %.17g, \"by\": \"%s\", \"ends\": [",

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "ir/base/human.h"
 #include "ir/base/buf.h"
 #include "passes/planner/planner.h"
 #include "frontend/driver/compile/compile.h"
@@ -200,10 +201,11 @@ static void print_json(const States *st, const PdPlan *p)
 	printf("}}\n");
 }
 
-static void print_table(const States *st, const PdPlan *p)
+static void print_table(Arena *a, const States *st, const PdPlan *p)
 {
-	printf("%d places to cut; one device %.6g s, data parallel %.6g s (%.2fx), pipeline %.6g s (%.2fx) per minibatch\n",
-		st->n, p->single, p->data_parallel, p->single / p->data_parallel, p->seconds, p->single / p->seconds);
+	printf("%d places to cut; one device %s, data parallel %s (%.2fx), pipeline %s (%.2fx) per minibatch\n", st->n,
+		time_text(a, p->single), time_text(a, p->data_parallel), p->single / p->data_parallel,
+		time_text(a, p->seconds), p->single / p->seconds);
 	if (p->unused)
 		printf("%d workers are left unused\n", p->unused);
 	for (int i = 0; i < p->ngroup; i++) {
@@ -229,7 +231,10 @@ static int pipedream_main(Ask *q, const States *st)
 
 	if (!pipedream_plan(q->a, st, &q->o, &p, q->d))
 		return q->d->last_code == 465 ? EXIT_NO_PLAN : EXIT_USAGE;
-	(q->json ? print_json : print_table)(st, &p);
+	if (q->json)
+		print_json(st, &p);
+	else
+		print_table(q->a, st, &p);
 	return 0;
 }
 
@@ -272,7 +277,8 @@ static int blocks_main(Ask *q, const States *st)
 		printf("]}\n");
 		return 0;
 	}
-	printf("largest block: %.6g us as torchgpipe cuts, %.6g us at best\nblock  layers  at best\n", most, least);
+	printf("largest block: %s as torchgpipe cuts, %s at best\nblock  layers  at best\n",
+		time_text(q->a, most * 1e-6), time_text(q->a, least * 1e-6));
 	for (int i = 0; i < parts; i++)
 		printf("%5d %7d %8d\n", i, size[i], best[i]);
 	return 0;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "ir/base/human.h"
 #include "passes/planner/dapple.h"
 #include "frontend/driver/compile/compile.h"
 #include "profile_dapple.h"
@@ -208,15 +209,16 @@ static void table(Ask *q, const char *name, const DapplePlan *p)
 	printf("%s %s", name, dapple_str(q->a, p));
 	if (p->copies > 1)
 		printf(", %d copies", p->copies);
-	printf(", %d microbatches: %.6g s per global batch, %.3fx one device\n", p->microbatches, p->latency,
-		p->speedup);
+	printf(", %d microbatches: %s per global batch, %.3fx one device\n", p->microbatches,
+		time_text(q->a, p->latency), p->speedup);
 	for (int i = 0; i < p->n; i++) {
 		const DappleStage *s = &p->stage[i];
 		printf("  stage %-2d [%d, %d) on ", i, s->begin, s->end);
 		print_set(s->devices);
 		if (s->depth)
-			printf("  forward %.4g s, backward %.4g s, transfer %.4g s, AllReduce %.4g s, K %d, %.4g MB%s",
-				s->fwd, s->bwd, s->transfer, s->allreduce, s->depth, s->memory / 1e6,
+			printf("  forward %s, backward %s, transfer %s, AllReduce %s, K %d, %s%s",
+				time_text(q->a, s->fwd), time_text(q->a, s->bwd), time_text(q->a, s->transfer),
+				time_text(q->a, s->allreduce), s->depth, str_bytes(q->a, (int64_t)s->memory),
 				p->pivot == 2 * i ? ", pivot" : "");
 		printf("\n");
 	}
