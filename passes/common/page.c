@@ -1,5 +1,6 @@
 /* Colours are chosen so that text has a contrast of 4.5:1 in light and dark, bars of 3:1; testsuite/pages computes both in a
  * browser. Pictures say their colours without variables: many viewers of SVG know none. */
+#include <string.h>
 #include "page.h"
 
 static const char style[] =
@@ -106,12 +107,13 @@ void page_wide(Buf *b, const char *label)
 
 void page_wide_end(Buf *b) { buf_puts(b, "</div>\n"); }
 
-void page_key(Buf *b, double x, double y, const char *class, const char *text)
+double page_key(Buf *b, double x, double y, const char *class, const char *text)
 {
 	buf_printf(b,
 		"<rect class=\"key %s\" x=\"%g\" y=\"%g\" width=\"12\" height=\"12\"/>"
 		"<text x=\"%g\" y=\"%g\">%s</text>\n",
 		class, x, y, x + 17, y + 10, text);
+	return x + 40 + 6 * (double)strlen(text);
 }
 
 void page_bars_script(Buf *b) { buf_puts(b, bars_script); }

@@ -15,8 +15,8 @@ void page_wide_end(Buf *b);
 /* CSS of pictures of a step, in a page or alone. Of bars: f forward, b backward, w weight gradients, u update, c sent, v received,
  * s AllReduce and other sums, q waiting, z compression. White text is legible on f, b, w. */
 extern const char page_svg_style[];
-/* A square of the legend and its word. */
-void page_key(Buf *b, double x, double y, const char *class, const char *text);
+/* A square of the legend and its word; x of the next one. */
+double page_key(Buf *b, double x, double y, const char *class, const char *text);
 /* Behind the picture, which is the page's first: the mouse or the arrow keys pick one of the elements of class t (data-r: the
  * row), its title stands below, and all with the same data-p are marked. Leaves `svg`, `bars` and `reveal` to a script
  * behind it. */

@@ -284,10 +284,8 @@ static void legend(Drawing *d)
 	double x = LEFT;
 
 	for (size_t i = 0; i < sizeof item / sizeof *item; i++)
-		if (d->used[(unsigned char)*item[i].class]) {
-			page_key(d->b, x, 56, item[i].class, item[i].text);
-			x += 125;
-		}
+		if (d->used[(unsigned char)*item[i].class])
+			x = page_key(d->b, x, 56, item[i].class, item[i].text);
 	buf_printf(d->b, "<text x=\"%g\" y=\"66\">number: microbatch</text>\n", x);
 }
 

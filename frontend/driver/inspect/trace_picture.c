@@ -149,10 +149,8 @@ static void frame(const Drawing *d, Buf *b, double height, double all)
 			: "",
 		page_svg_style);
 	for (int i = 0; i < KINDS; i++)
-		if (d->used[i]) {
-			page_key(b, x, 18, class_of[i], word_of[i]);
-			x += 130;
-		}
+		if (d->used[i])
+			x = page_key(b, x, 18, class_of[i], word_of[i]);
 	buf_printf(b, "<text x=\"%g\" y=\"28\">number: microbatch</text>\n", x);
 	axis(d->a, b, d->scale, all, 62, height - 26);
 	buf_puts(b, buf_str(d->b));

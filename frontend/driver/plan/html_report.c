@@ -13,7 +13,7 @@
 enum { NODES = 30, PARAMS = 500, PAIRS = 200, CLASSES = 7 };
 
 static const char style[] = ".facts td:first-child { white-space: nowrap }\n"
-			    ".bar { display: flex; height: 16px; width: min(520px, 60vw); background: var(--soft) } "
+			    ".bar { display: flex; height: 16px; width: min(300px, 60vw); background: var(--soft) } "
 			    ".bar i { display: block; height: 100% }\n"
 			    ".key i { display: inline-block; width: 11px; height: 11px; margin: 0 4px 0 12px }\n";
 
@@ -101,6 +101,27 @@ static void facts(Page *p)
 	buf_puts(p->b, "</code></td></tr>\n</table>\n");
 }
 
+/* How many nodes, and from which module to which, as PyTorch calls them; where the model does not tell, the nodes' own names. */
+static const char *nodes_text(const Compile *c, int t, const PlanStage *x)
+{
+	const char *first = NULL, *last = NULL;
+
+	for (const Node *n = c->m->stage[t]->forward->first; n; n = n->next) {
+		const char *module = loc_module(c->a, &n->loc);
+
+		first = first && *first ? first : module;
+		last = module && *module ? module : last;
+	}
+	if (!first || !*first) {
+		first = x->first;
+		last = x->last;
+	}
+	if (!first)
+		return arena_printf(c->a, "%d", x->nodes);
+	return !last || !strcmp(first, last) ? arena_printf(c->a, "%d: %s", x->nodes, first)
+	                                     : arena_printf(c->a, "%d: %s \xE2\x80\xA6 %s", x->nodes, first, last);
+}
+
 static void stages(Page *p)
 {
 	const Compile *c = p->c;
@@ -116,9 +137,7 @@ static void stages(Page *p)
 		cell(p, "v", arena_printf(c->a, "%d", t));
 		cell(p, NULL, devices_text(c, c->m->stage[t], 60));
 		cell(p, "v", arena_printf(c->a, "%d", c->m->stage[t]->replicas));
-		cell(p, NULL,
-			x->first ? arena_printf(c->a, "%d: %s ... %s", x->nodes, x->first, x->last)
-				 : arena_printf(c->a, "%d", x->nodes));
+		cell(p, NULL, nodes_text(c, t, x));
 		cell(p, "v", time_text(c->a, time[ACT_F]));
 		cell(p, "v", time_text(c->a, time[ACT_B] + time[ACT_W]));
 		cell(p, "v", time_text(c->a, time[ACT_UPDATE]));
