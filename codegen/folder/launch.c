@@ -74,7 +74,7 @@ static const char launch_head[] =
 	"export PD_SECRET\n"
 	"flags=\n"
 	"if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then\n"
-	"\tflags='--oversubscribe --bind-to none'\n"
+	"\tflags='--oversubscribe --bind-to none%s'\n"
 	"\t[ \"$(id -u)\" = 0 ] && flags=\"$flags --allow-run-as-root\"\n"
 	"\t# what the programs are told by the environment, on other hosts too\n"
 	"\tfor name in OMP_NUM_THREADS ASAN_OPTIONS%s $(env | sed -n 's/^\\(PD_[A-Z_]*\\)=.*/\\1/p'); do\n"
@@ -86,29 +86,46 @@ static const char launch_head[] =
 	"# shellcheck disable=SC2086\n"
 	"exec mpirun $flags $PD_MPIRUN_FLAGS";
 
-/* A command line with a part for each rank is what Open MPI 5 of Debian 13 dies of (open-mpi/ompi issue 13303); where all
- * ranks are here it is not needed. */
 static const char launch_once[] =
 	"\n"
 	"[ -z \"$PD_STARTED\" ] || { echo \"run.sh: mpirun does not say which rank a task is\" >&2; exit 78; }\n"
 	"export PD_STARTED=1";
 
+/* A command line with a part for each rank is what Open MPI 5 of Debian 13 dies of (open-mpi/ompi issue 13303). It is needed only
+ * where ranks of a host do not follow each other: "n1:2,n2:2" where they do; NULL: they do not. */
+static const char *host_list(const Build *b)
+{
+	const char *list = "";
+
+	for (int r = 0, end; r < b->m->schedule->ndevice; r = end) {
+		const char *host = host_of(b, r);
+
+		for (int k = 0; k < r; k++)
+			if (!strcmp(host_of(b, k), host))
+				return NULL;
+		for (end = r + 1; end < b->m->schedule->ndevice && !strcmp(host_of(b, end), host);)
+			end++;
+		list = arena_printf(b->a, "%s%s%s:%d", list, r ? "," : "", host, (end - r) * b->tensor);
+	}
+	return list;
+}
+
 static const char *mpirun_line(Build *b, bool hosts)
 {
 	const int world = tasks_of(b);
-	const char *names = "";
+	const char *names = "", *list = hosts ? host_list(b) : "";
 	Buf out = { 0 };
 
 	if (world == 1 && !hosts)
 		return "\nexec ${PD_WRAP:+\"$PD_WRAP\" --exec 0} \"$dir/bin/${PD_PROGRAM}0\" \"$@\"";
 	for (int i = 0; b->c && i < b->c->nenv; i++)
 		names = arena_printf(b->a, "%s %s", names, b->c->env[i].name);
-	if (!hosts)
+	if (list)
 		buf_puts(&out, launch_once);
-	buf_printf(&out, launch_head, names);
-	if (!hosts)
-		buf_printf(&out, " -np %d sh \"$0\" \"$@\"", world);
-	for (int r = 0; hosts && r < world; r++)
+	buf_printf(&out, launch_head, list && *list ? " --map-by slot" : "", names);
+	if (list)
+		buf_printf(&out, " -np %d%s%s sh \"$0\" \"$@\"", world, *list ? " -host " : "", list);
+	for (int r = 0; !list && r < world; r++)
 		buf_printf(&out,
 			"%s \\\n\t-np 1 -host %s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"",
 			r ? " :" : "", host_of(b, r / b->tensor), r, r);
