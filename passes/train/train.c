@@ -60,7 +60,7 @@ static Value *find_output(Graph *g, const char *name, PassCx *cx)
 	const SettingWords kinds = setting_words(SET_OF_LossKind);
 	const char *near = diag_nearest(name, words, n), *all = output_names(g, cx->scratch),
 		   *kind = diag_nearest(name, kinds.word, kinds.n);
-	if (!near && kind)
+	if (!near && kind && strcmp(kind, name)) /* `output` is how train.yaml says that an output's name follows */
 		diag_error(cx->d, FILELOC(g->module->file), 310,
 			"there is no loss '%s', nor an output of this name; did you mean '%s'?", name, kind);
 	else if (near)

@@ -142,6 +142,18 @@ def safetensors(path):
     return out
 
 
+def write_safetensors(path, tensors):
+    """{name: array} as a safetensors file."""
+    word = {np.dtype(v): k for k, v in DTYPES.items() if k != 'BOOL'}
+    head, data = {}, b''
+    for name, a in tensors.items():
+        head[name] = {'dtype': word[a.dtype], 'shape': list(a.shape), 'data_offsets': [len(data), len(data) + a.nbytes]}
+        data += a.tobytes()
+    head = json.dumps(head).encode()
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<Q', len(head)) + head + data)
+
+
 def keep(folder, name, expected, **job):
     """Where $PDCC_KEEP names a folder: NAME there gets an emitted GPU program, `expected` (what it read and gave: files, or
     folders with their files) and how to hold another run against it. gpu/pack.py packs that for machines with a GPU."""

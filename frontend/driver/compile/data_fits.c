@@ -91,6 +91,11 @@ static int64_t count(Compile *c, const DataInput *x, const Value *v, const file_
 
 	for (int i = 0; i < f->rank; i++)
 		total *= f->dim[i];
+	if (!total) {
+		diag_error(c->d, FILELOC(x->path), 216, "the file of input '%s' has no samples: %s elements", x->input,
+			dims(c->a, f->rank, f->dim));
+		return 0;
+	}
 	if (!dtype_float(v->type.dtype) && !whole(f->dtype)) {
 		diag_error(c->d, FILELOC(x->path), 216,
 			"the file has real numbers (%s), input '%s' takes whole ones (%s)",

@@ -53,6 +53,7 @@ KINDS = {
     'labels-last': lambda: with_value(npy((64,), '<i8'), 63, '<q', 9),
     'images-nan': lambda: with_value(npy((64, 1, 28, 28)), 3 * 784 + 5, '<f', float('nan')),
     'images-infinite': lambda: with_value(npy((64, 1, 28, 28)), 3 * 784 + 5, '<f', float('inf')),
+    'images-none': lambda: npy((0, 1, 28, 28)),
     'labels-60': lambda: npy((60,), '<i8'),
     'labels-16': lambda: npy((16,), '<i8'),
     'labels-real': lambda: npy((64,), '<f4'),
