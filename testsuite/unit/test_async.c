@@ -97,8 +97,8 @@ static void test_replicas(void **state)
 	}
 }
 
-/* Seconds of a minibatch in the steady state. */
-static double played(Arena *a, Schedule *s)
+/* Seconds of a minibatch in the steady state: a second forward, some back. */
+static double played(Arena *a, Schedule *s, double back)
 {
 	Cluster *k = NEW(a, Cluster);
 	SimModel *m = NEW(a, SimModel);
@@ -123,7 +123,7 @@ static double played(Arena *a, Schedule *s)
 		device[r] = r;
 	for (int i = 0; i < s->ndevice * s->nstage; i++) {
 		m->time[i][ACT_F] = 1;
-		m->time[i][ACT_B] = 2;
+		m->time[i][ACT_B] = back;
 	}
 	for (int t = 0; t + 1 < s->nstage; t++) {
 		m->msg[m->nmsg++] = (SimMessage){ t, t + 1, 8, true };
@@ -133,16 +133,16 @@ static double played(Arena *a, Schedule *s)
 	return out.each;
 }
 
-static void takes(const char *name, int n, double each, int bound)
+static void takes(const char *name, int n, double back, double each, int bound)
 {
 	const int ones[MOST] = { 1, 1, 1, 1, 1, 1, 1, 1 };
 	Arena *a = arena_new();
 	Schedule *s = make(a, name, n, ones, 1, stderr);
 
 	assert_non_null(s);
-	const double got = played(a, s);
+	const double got = played(a, s, back);
 	if (got < each - 1e-9 || got > each + 1e-9)
-		fail_msg("%s, %d stages: %g a minibatch, not %g", name, n, got, each);
+		fail_msg("%s, %d stages, %g s back: %g a minibatch, not %g", name, n, back, got, each);
 	for (int t = 0; t < n; t++) {
 		assert_int_equal(s->depth[t], bound ? bound : n - t);
 		assert_int_equal(s->versions[t], s->depth[t]);
@@ -158,13 +158,16 @@ static void test_figures(void **state)
 
 	(void)state;
 	for (int n = 2; n <= MOST; n++) {
-		takes("pipedream", n, 3, 0);
-		takes("mp", n, 3. * n, 1);
-		takes("always-forward", n, 3. * n, n);
-		takes("always-backward", n, (6. * n - 3) / n, 0);
+		takes("always-backward", n, 2, (6. * n - 3) / n, 0);
+		for (double back = 1; back <= 3; back += 0.5) {
+			takes("pipedream", n, back, 1 + back,
+				0); /* balanced stages never wait, however long backwards are */
+			takes("mp", n, back, (1 + back) * n, 1);
+			takes("always-forward", n, back, (1 + back) * n, n);
+		}
 		for (int bound = 2; bound <= 12; bound += 5) {
 			snprintf(name, sizeof name, "always-forward:%d", bound);
-			takes(name, n, 3. * n, bound);
+			takes(name, n, 2, 3. * n, bound);
 		}
 	}
 }

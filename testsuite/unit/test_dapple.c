@@ -169,8 +169,11 @@ static void random_chains(void **state)
 		for (int k = 0; k < 4 * n; k++)
 			v[k / n][k % n] = draw(0.1, k / n < 2 ? 4 : 2);
 		const DappleProfile *p = dapple_chain(a, n, v[0], v[1], v[2], v[3]);
-		const DapplePlan *plan = dapple_plan(a, p, &c, &o, NULL, &d),
+		long explored = 0;
+		const DapplePlan *plan = dapple_plan(a, p, &c, &o, &explored, &d),
 				 *best = dapple_exhaustive(a, p, &c, &o, false, &d);
+		/* by microbatches (1, 2, 4), ends of a stage, sets of devices of a prefix with its stage: fewer where bounds leave some out */
+		assert_in_range(explored, o.literal ? n : 0, 3 * n * (n + 1) / 2 * 81);
 		assert_non_null(plan);
 		assert_non_null(best);
 		assert_true(plan->latency >= best->latency * (1 - 1e-12));
