@@ -22,6 +22,8 @@ typedef struct Host {
 	int cores;
 	int64_t memory;
 	bool worker, server;
+	double price;             /* of an hour, in the file's own unit; 0: not said */
+	double power, idle_power; /* watts, with all devices computing and with none; 0: not said */
 } Host;
 
 typedef enum LinkScope { LINK_WITHIN, LINK_BETWEEN, LINK_DEFAULT } LinkScope;

@@ -39,6 +39,7 @@ typedef struct Read {
 	int64_t reserve, memory;
 	int cores, first_device, added;
 	bool worker, server;
+	double price, power, idle_power;
 	const char *rack;
 	/* the device entry being read */
 	const DeviceType *kind;
@@ -272,6 +273,10 @@ static void h_cores(Yaml *y, const YNode *v, void *to) { ((Read *)to)->cores = (
 static void h_memory(Yaml *y, const YNode *v, void *to) { ((Read *)to)->memory = yaml_bytes(y, v, "memory"); }
 static void h_rack(Yaml *y, const YNode *v, void *to) { ((Read *)to)->rack = yaml_text(y, v, "rack"); }
 
+static void h_price(Yaml *y, const YNode *v, void *to) { ((Read *)to)->price = yaml_real(y, v, "price", 0, 1e9); }
+static void h_power(Yaml *y, const YNode *v, void *to) { ((Read *)to)->power = yaml_watts(y, v, "power"); }
+static void h_idle(Yaml *y, const YNode *v, void *to) { ((Read *)to)->idle_power = yaml_watts(y, v, "idle_power"); }
+
 static void h_roles(Yaml *y, const YNode *v, void *to)
 {
 	Read *r = to;
@@ -290,6 +295,9 @@ static const YKey host_keys[] = {
 	{ "memory", h_memory },
 	{ "roles", h_roles },
 	{ "rack", h_rack },
+	{ "price", h_price },
+	{ "power", h_power },
+	{ "idle_power", h_idle },
 	{ "devices", h_devices },
 	{ "gpus", h_gpus },
 	{ "cpus", h_cpus },
@@ -305,6 +313,9 @@ static void add_host(Read *r, const YNode *at, int i)
 	Host h = { .name = r->names[i],
 		.address = i < r->naddresses ? r->addresses[i] : r->names[i],
 		.rack = r->rack,
+		.price = r->price,
+		.power = r->power,
+		.idle_power = r->idle_power,
 		.cores = r->cores,
 		.memory = r->memory,
 		.worker = r->worker,
@@ -337,6 +348,7 @@ static void nodes(Yaml *y, const YNode *v, void *to)
 		r->names = r->addresses = NULL;
 		r->nnames = r->naddresses = r->cores = r->added = 0;
 		r->memory = 0;
+		r->price = r->power = r->idle_power = 0;
 		r->rack = NULL;
 		r->worker = r->server = true;
 		r->first_device = first;
@@ -347,6 +359,8 @@ static void nodes(Yaml *y, const YNode *v, void *to)
 			yaml_error(y, item[i], "a node needs 'host'");
 		if (r->naddresses && r->naddresses != r->nnames)
 			yaml_error(y, item[i], "%d hosts, but %d addresses", r->nnames, r->naddresses);
+		if (r->idle_power > r->power)
+			yaml_error(y, item[i], "idle_power, %g W, is above power, %g W", r->idle_power, r->power);
 		if (!r->added && y->ok)
 			yaml_error(y, item[i], "node '%s' has no devices", r->names[0]);
 		for (int k = 0; k < r->nnames && y->ok; k++) { /* a range of hosts repeats the devices of the first */

@@ -396,8 +396,9 @@ static const Unit sizes[] = {
 	{ "GiB", 1073741824 },
 	{ "TiB", 1099511627776 },
 };
-static const Unit times[] = { { "ns", 1e-9 }, { "us", 1e-6 }, { "ms", 1e-3 }, { "s", 1 }, { "min", 60 },
-	{ "h", 3600 } };
+static const Unit times[] = { { "ns", 1e-9 }, { "us", 1e-6 }, { "ms", 1e-3 }, { "s", 1 }, { "min", 60 }, { "h", 3600 },
+	{ "d", 86400 } };
+static const Unit powers[] = { { "W", 1 }, { "kW", 1e3 }, { "MW", 1e6 } };
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
@@ -469,6 +470,19 @@ int64_t yaml_bytes(Yaml *y, const YNode *n, const char *what)
 double yaml_seconds(Yaml *y, const YNode *n, const char *what)
 {
 	return measured(y, n, what, times, COUNT(times), "us");
+}
+
+double yaml_watts(Yaml *y, const YNode *n, const char *what)
+{
+	return measured(y, n, what, powers, COUNT(powers), "W");
+}
+
+bool parse_seconds(const char *s, double *out)
+{
+	const double f = quantity(s, times, COUNT(times), out);
+
+	*out *= f;
+	return f > 0;
 }
 
 bool parse_bytes(const char *s, int64_t *out)

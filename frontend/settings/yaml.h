@@ -54,9 +54,11 @@ double yaml_rate(Yaml *y, const YNode *n, const char *what);    /* "25 Gb/s", "4
 double yaml_flops(Yaml *y, const YNode *n, const char *what);   /* "67 TFLOP/s" */
 int64_t yaml_bytes(Yaml *y, const YNode *n, const char *what);  /* "15 GiB", "141 GB" */
 double yaml_seconds(Yaml *y, const YNode *n, const char *what); /* "20 us", "60 s" */
+double yaml_watts(Yaml *y, const YNode *n, const char *what);   /* "700 W", "6.5 kW" */
 
 /* "3", "[0-3]", "gpu[01-02]" -> words; at most 4096. */
 int expand_brackets(Arena *a, const char *s, const char ***out);
 bool parse_bytes(const char *s, int64_t *out);
+bool parse_seconds(const char *s, double *out); /* "3d", "12 h" */
 
 #endif

@@ -7,46 +7,83 @@
 #include "global_batch.h"
 #include "compile.h"
 
-/* The cluster without host or device `name`; indices of hosts in devices and links move up. */
-static void leave_out(Compile *c, const char *name)
+/* Hosts that are gone leave devices, links and pins; indices of those behind move up. */
+static void remove_hosts(Arena *a, Cluster *k, const bool *gone)
 {
-	Cluster *k = &c->cluster;
-	int gone = -1, n = 0;
+	int *now = NEWN(a, int, k->nhost + 1), n = 0;
 
-	for (int i = 0; i < k->nhost && !k->local; i++)
-		if (!strcmp(k->host[i].name, name))
-			gone = i;
-	for (int i = 0; i < k->ndevice; i++) {
-		Device d = k->device[i];
-
-		if (d.host == gone || (k->local && !strcmp(d.name, name)))
-			continue;
-		d.host -= gone >= 0 && d.host > gone;
-		k->device[n++] = d;
+	for (int i = 0; i < k->nhost; i++) {
+		now[i] = gone[i] ? -1 : n;
+		if (!gone[i])
+			k->host[n++] = k->host[i];
 	}
+	k->nhost = n;
+	n = 0;
+	for (int i = 0; i < k->ndevice; i++)
+		if (now[k->device[i].host] >= 0) {
+			k->device[n] = k->device[i];
+			k->device[n].host = now[k->device[n].host];
+			n++;
+		}
 	k->ndevice = n;
-	if (gone < 0)
-		return;
-	memmove(&k->host[gone], &k->host[gone + 1], (size_t)(--k->nhost - gone) * sizeof *k->host);
 	n = 0;
 	for (int i = 0; i < k->nlink; i++) {
 		Link l = k->link[i];
 
-		if (l.scope == LINK_BETWEEN && (l.host_a == gone || l.host_b == gone))
-			continue;
-		l.host_a -= l.scope == LINK_BETWEEN && l.host_a > gone;
-		l.host_b -= l.scope == LINK_BETWEEN && l.host_b > gone;
+		if (l.scope == LINK_BETWEEN) {
+			l.host_a = now[l.host_a];
+			l.host_b = now[l.host_b];
+			if (l.host_a < 0 || l.host_b < 0)
+				continue;
+		}
 		k->link[n++] = l;
 	}
 	k->nlink = n;
-	for (int i = 0; i < k->npin; i++) /* what is pinned to the host that is gone goes to any server */
-		k->pin[i].host = k->pin[i].host == gone ? -1 : k->pin[i].host - (k->pin[i].host > gone);
+	for (int i = 0; i < k->npin; i++) /* what is pinned to a host that is gone goes to any server */
+		k->pin[i].host = k->pin[i].host < 0 ? -1 : now[k->pin[i].host];
+}
+
+static void remove_devices(Cluster *k, int first, int end)
+{
+	memmove(&k->device[first], &k->device[end], (size_t)(k->ndevice - end) * sizeof *k->device);
+	k->ndevice -= end - first;
+}
+
+/* The cluster without host or, where all is one machine, device `name`. */
+static void leave_out(Arena *a, Cluster *k, const char *name)
+{
+	bool *gone = NEWN(a, bool, k->nhost + 1);
+
+	for (int i = 0; i < k->nhost && !k->local; i++)
+		gone[i] = !strcmp(k->host[i].name, name);
+	for (int i = k->ndevice; i-- > 0;)
+		if (k->local && !strcmp(k->device[i].name, name))
+			remove_devices(k, i, i + 1);
+	remove_hosts(a, k, gone);
+}
+
+/* Devices that train are the first ones; behind them are those of servers. */
+static void keep_first(Arena *a, Cluster *k, int devices)
+{
+	const int workers = cluster_workers(k);
+	bool *gone = NEWN(a, bool, k->nhost + 1);
+
+	if (devices >= workers)
+		return;
+	remove_devices(k, devices, workers);
+	for (int i = 0; i < k->nhost; i++)
+		gone[i] = true;
+	for (int i = 0; i < k->ndevice; i++)
+		gone[k->device[i].host] = false;
+	remove_hosts(a, k, gone);
 }
 
 void compile_left_out(Compile *c)
 {
+	if (c->devices)
+		keep_first(c->a, &c->cluster, c->devices);
 	if (c->without)
-		leave_out(c, c->without);
+		leave_out(c->a, &c->cluster, c->without);
 }
 
 /* Whether some stage runs there. */

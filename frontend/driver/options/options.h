@@ -27,7 +27,8 @@ typedef struct Options {
 	bool measure;
 	int64_t profile_seconds; /* per stage; 0: as the programs do */
 	const char *timeline[4];
-	int ntimeline; /* files for pdcc simulate */
+	int ntimeline;           /* files for pdcc simulate */
+	double deadline, budget; /* of pdcc plan: seconds, a price; 0: not said */
 	double days, mtbf, ckpt_seconds,
 		restart_seconds; /* of pdcc simulate: a long run; the last two below 0: not said */
 	bool werror, strict, color, no_color;

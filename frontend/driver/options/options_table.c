@@ -263,6 +263,14 @@ static bool long_run(Cx *x, const char *flag, const char *v, double *to, bool ze
 	return true;
 }
 
+static bool o_deadline(Cx *x, const char *v)
+{
+	if (!parse_seconds(v, &x->o->deadline) || !(x->o->deadline > 0))
+		return diag_error(x->d, NOLOC, 7, "--deadline wants a time with its unit (s, min, h, d), as in 3d, not '%s'", v);
+	return true;
+}
+
+static bool o_budget(Cx *x, const char *v) { return long_run(x, "budget", v, &x->o->budget, false); }
 static bool o_days(Cx *x, const char *v) { return long_run(x, "days", v, &x->o->days, false); }
 static bool o_mtbf(Cx *x, const char *v) { return long_run(x, "mtbf", v, &x->o->mtbf, false); }
 static bool o_ckpt_seconds(Cx *x, const char *v) { return long_run(x, "ckpt-seconds", v, &x->o->ckpt_seconds, true); }
@@ -465,9 +473,11 @@ const Opt opt_table[] = {
 	{ "Inspect", "explain", NULL, "say why the plan was chosen", FLAG, AT(explain), 0, 0, 0, 0 },
 	{ "Inspect", "json", NULL, "pdcc plan: all of --explain as one JSON object; pdcc simulate: step, bytes between devices, memory", FLAG, AT(json), 0, 0, 0, 0 },
 	{ "Inspect", "time-passes", NULL, "time of reading the model, of every pass, of writing the programs", FLAG, AT(time_passes), 0, 0, 0, 0 },
+	{ "Plan", "deadline", "TIME", "pdcc plan: how many of the cluster's devices end --steps or --epochs within 3d, 12h or 30min, and which of these are cheapest (nodes[].price)", CALL, 0, o_deadline, 0, 0, 0 },
+	{ "Plan", "budget", "PRICE", "pdcc plan: how many devices are fastest for this price, with --deadline cheapest within both", CALL, 0, o_budget, 0, 0, 0 },
 	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto", CALL, 0, o_timeline, 0, 0, 0 },
 	{ "Simulate", "days", "N", "with --mtbf: so many days of steps, checkpoints and failures: how much lasts, and how often to write a checkpoint", CALL, 0, o_days, 0, 0, 0 },
-	{ "Simulate", "mtbf", "HOURS", "mean time between failures of a host, for --days", CALL, 0, o_mtbf, 0, 0, 0 },
+	{ "Simulate", "mtbf", "HOURS", "mean time between failures of a host, for --days and --deadline", CALL, 0, o_mtbf, 0, 0, 0 },
 	{ "Simulate", "ckpt-seconds", "S", "of --days: what a checkpoint takes; else the fullest device's weights and optimizer state at 1 GB/s", CALL, 0, o_ckpt_seconds, 0, 0, 0 },
 	{ "Simulate", "restart-seconds", "S", "of --days: from a failure to the next step; 120 when not said", CALL, 0, o_restart, 0, 0, 0 },
 	{ "Export", "averages", NULL, "pdcc export: moving averages (--ema) in place of the weights that have one", FLAG, AT(averages), 0, 0, 0, 0 },

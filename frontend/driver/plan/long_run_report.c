@@ -2,6 +2,7 @@
  * plan's memory: every device writes its weights and what the optimizer keeps of them. */
 #include "ir/base/human.h"
 #include "passes/simulate/long_run.h"
+#include "passes/simulate/spend.h"
 #include "passes/simulate/timeline.h"
 #include "why_report.h"
 
@@ -10,41 +11,42 @@ static const double DISK = 1e9, RESTART = 120; /* bytes per second of a device; 
 
 typedef struct Told {
 	LongRun run;
-	int hosts;
+	SimSpend spend;
 	int64_t bytes; /* that the fullest device writes */
 	int64_t every[4];
 	LongPlayed played[4];
 } Told;
 static const char *const rule[] = { "played", "Daly", "Young", "as asked" };
 
-static int hosts_of(const Compile *c, const Sim *s)
+/* Bytes that the fullest device writes into a checkpoint. */
+static int64_t saved_bytes(const Compile *c)
 {
-	bool *used = NEWN(c->a, bool, c->cluster.nhost + 1);
-	int n = 0;
+	int64_t most = 0;
 
-	for (int r = 0; r < s->model->s->ndevice; r++) {
-		const int host = c->cluster.device[s->model->device[r]].host;
-		n += !used[host];
-		used[host] = true;
+	for (int i = 0; i < c->m->nstage; i++) {
+		const Stage *x = c->m->stage[i];
+		const int64_t bytes = x->bytes[REGION_PARAMS] + x->bytes[REGION_STATE];
+		most = bytes > most ? bytes : most;
 	}
-	return n;
+	return most;
+}
+
+LongRun long_run_of(const Compile *c, const Sim *s)
+{
+	const Options *o = c->o;
+
+	return (LongRun){ .step = s->each,
+		.save = o->ckpt_seconds >= 0 ? o->ckpt_seconds : (double)saved_bytes(c) / DISK,
+		.restart = o->restart_seconds >= 0 ? o->restart_seconds : RESTART,
+		.mtbf = o->mtbf * 3600 / sim_spend(c->a, s).hosts,
+		.length = o->days * 86400 };
 }
 
 static Told play(const Compile *c, const Sim *s)
 {
 	const Options *o = c->o;
-	Told t = { .hosts = hosts_of(c, s) };
+	Told t = { .spend = sim_spend(c->a, s), .bytes = saved_bytes(c), .run = long_run_of(c, s) };
 
-	for (int i = 0; i < c->m->nstage; i++) {
-		const Stage *x = c->m->stage[i];
-		const int64_t bytes = x->bytes[REGION_PARAMS] + x->bytes[REGION_STATE];
-		t.bytes = bytes > t.bytes ? bytes : t.bytes;
-	}
-	t.run = (LongRun){ .step = s->each,
-		.save = o->ckpt_seconds >= 0 ? o->ckpt_seconds : (double)t.bytes / DISK,
-		.restart = o->restart_seconds >= 0 ? o->restart_seconds : RESTART,
-		.mtbf = o->mtbf * 3600 / t.hosts,
-		.length = o->days * 86400 };
 	t.every[0] = long_run_best(&t.run, FAILURES, &t.played[0]);
 	t.every[1] = long_run_daly(&t.run);
 	t.every[2] = long_run_young(&t.run);
@@ -70,7 +72,7 @@ void print_long_run(const Compile *c, const Sim *s)
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
 	printf("  %s days, a failure every %s (%d host%s, each every %s), restart %s, checkpoint %s%s\n",
-		number_text(c->a, c->o->days, 4), span(c, t.run.mtbf), t.hosts, t.hosts == 1 ? "" : "s",
+		number_text(c->a, c->o->days, 4), span(c, t.run.mtbf), t.spend.hosts, t.spend.hosts == 1 ? "" : "s",
 		span(c, c->o->mtbf * 3600), span(c, t.run.restart), span(c, t.run.save),
 		c->o->ckpt_seconds >= 0 ? "" : arena_printf(c->a, " (%s at 1 GB/s)", str_bytes(c->a, t.bytes)));
 	printf("  checkpoint every                      goodput  failures  lost       saving     restarting\n");
@@ -83,6 +85,14 @@ void print_long_run(const Compile *c, const Sim *s)
 				span(c, t.played[i].restarting));
 	printf("  %.0f steps last, %.0f samples: as much as %s without failures and checkpoints; --ckpt-every %lld\n",
 		p->steps, p->steps * samples, span(c, p->steps * t.run.step), (long long)t.every[0]);
+	if (t.spend.price >= 0)
+		printf("  price %s, %s of a million samples that last\n",
+			number_text(c->a, t.spend.price * t.run.length / 3600, 5),
+			number_text(c->a, t.spend.price * t.run.length / 3600 / (p->steps * samples) * 1e6, 5));
+	if (t.spend.watts >= 0)
+		printf("  %s kWh, %s of a million samples that last\n",
+			number_text(c->a, t.spend.watts * t.run.length / 3.6e6, 5),
+			number_text(c->a, t.spend.watts * t.run.length / 3.6e6 / (p->steps * samples) * 1e6, 5));
 }
 
 void print_long_run_json(const Compile *c, const Sim *s)
@@ -91,7 +101,11 @@ void print_long_run_json(const Compile *c, const Sim *s)
 
 	printf(",\n \"long_run\": {\"step_s\": %.9g, \"save_s\": %.9g, \"restart_s\": %.9g, \"mtbf_s\": %.9g, \"length_s\": %.9g, "
 	       "\"hosts\": %d",
-		t.run.step, t.run.save, t.run.restart, t.run.mtbf, t.run.length, t.hosts);
+		t.run.step, t.run.save, t.run.restart, t.run.mtbf, t.run.length, t.spend.hosts);
+	if (t.spend.price >= 0)
+		printf(", \"price\": %.9g", t.spend.price * t.run.length / 3600);
+	if (t.spend.watts >= 0)
+		printf(", \"kwh\": %.9g", t.spend.watts * t.run.length / 3.6e6);
 	for (int i = 0; i < 4; i++)
 		if (t.every[i] > 0)
 			printf(",\n  \"%s\": {\"every\": %lld, \"steps\": %.9g, \"goodput\": %.9g, \"model\": %.9g, \"failures\": %.9g, "

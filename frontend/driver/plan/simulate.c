@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "ir/base/human.h"
+#include "passes/simulate/spend.h"
 #include "passes/simulate/timeline.h"
 #include "why_report.h"
 
@@ -136,6 +138,13 @@ static void print_summary(const Compile *c, const Sim *s)
 		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
 	print_stages(c, s);
 	print_loads(c, s, stdout);
+	const SimSpend spend = sim_spend(c->a, s);
+	if (spend.price >= 0 && s->each > 0)
+		printf("  price %s an hour, %s of a million samples\n", number_text(c->a, spend.price, 5),
+			number_text(c->a, spend.price * s->each / 3600 / samples * 1e6, 5));
+	if (spend.watts >= 0 && s->each > 0)
+		printf("  power %s kW, %s kWh of a million samples\n", number_text(c->a, spend.watts / 1e3, 4),
+			number_text(c->a, spend.watts * s->each / 3.6e6 / samples * 1e6, 4));
 	if (c->o->days > 0)
 		print_long_run(c, s);
 }
@@ -152,7 +161,7 @@ static bool write_timeline(const Compile *c, const Sim *s, const char *file)
 					    : timeline_json)(&b, s, simulate_title(c));
 	const bool ok =
 		file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
-	if (ok && !c->o->quiet)
+	if (ok && !c->o->quiet && !c->o->json)
 		printf("wrote %s\n", file);
 	buf_free(&b);
 	return ok;
@@ -190,6 +199,11 @@ static void print_json(const Compile *c, const Sim *s)
 				break;
 			}
 	printf("]");
+	const SimSpend spend = sim_spend(c->a, s);
+	if (spend.price >= 0)
+		printf(",\n \"price_per_hour\": %.9g", spend.price);
+	if (spend.watts >= 0)
+		printf(",\n \"watts\": %.9g", spend.watts);
 	if (c->o->days > 0)
 		print_long_run_json(c, s);
 	printf("}\n");

@@ -494,6 +494,8 @@ int plan_main(Compile *c)
 {
 	Sim s;
 
+	if (c->o->deadline > 0 || c->o->budget > 0)
+		return fleet_main(c);
 	if (!compile_read(c) || !compile_plan(c, NULL))
 		return compile_status(c);
 	if (!c->m->schedule) {

@@ -47,7 +47,12 @@ const char *cluster_name(const Compile *c);
 const char *link_name(const Compile *c, const Link *l);
 void print_loads(const Compile *c, const Sim *s, FILE *f);
 
+/* ---- fleet.c: pdcc plan --deadline, --budget ---- */
+int fleet_main(Compile *c); /* exit status */
+
 /* ---- long_run_report.c: of pdcc simulate --days ---- */
+struct LongRun long_run_of(
+	const Compile *c, const Sim *s); /* what a failure costs, by the flags and the plan's memory */
 void print_long_run(const Compile *c, const Sim *s);
 void print_long_run_json(const Compile *c, const Sim *s); /* a member of the object at hand */
 
