@@ -32,7 +32,7 @@ static const Row rows[] = {
 	{ "run", "DIR [options of the programs]", "builds what is in folder DIR and trains", "",
 		"pdcc run out --steps 100 --ckpt ck", run_options },
 	{ "plan", "MODEL.onnx --cluster FILE", "stages, replicas, memory and the predicted step; no code",
-		"cluster plan planner schedule global-batch micro-batch memory-limit profile explain deadline budget json save-plan report",
+		"cluster plan schedule global-batch micro-batch memory-limit profile explain deadline json save-plan report",
 		"pdcc plan model.onnx --cluster local:4 --explain", NULL },
 	{ "simulate", "MODEL.onnx|DIR --cluster FILE", "the step played without running it: time, idle devices, bytes",
 		"cluster plan schedule global-batch micro-batch profile timeline days mtbf report json",

@@ -7,7 +7,6 @@
 #include "frontend/driver/compile/global_batch.h"
 #include "passes/simulate/long_run.h"
 #include "passes/simulate/spend.h"
-#include "frontend/settings/cluster.h"
 #include "why_report.h"
 
 enum { SIZES_MOST = 64 };
@@ -204,8 +203,13 @@ static bool asked_well(Compile *c)
 	if (plan && strcmp(plan, "auto"))
 		return diag_error(c->d, NOLOC, 1,
 			"--deadline and --budget look for a plan of each size; leave --plan %s out", plan);
-	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d))
+	Options o = *c->o; /* what follows from all devices is not for the sizes */
+	Compile all = *c;
+
+	all.o = &o;
+	if (!compile_machine(&all))
 		return false;
+	c->cluster = all.cluster;
 	for (int i = 0; c->o->budget > 0 && i < c->cluster.nhost; i++)
 		if (c->cluster.host[i].worker && !(c->cluster.host[i].price > 0))
 			return diag_error(c->d, FILELOC(c->cluster.file), 1,
