@@ -63,7 +63,7 @@ static int run(Compile *c)
 		       EXIT_INPUT;
 	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d))
 		return EXIT_INPUT;
-	if (!schedule_read(c->a, &c->o->t.plan.schedule, c->d))
+	if (!schedule_read(c->a, &c->o->t.plan, c->d))
 		return EXIT_INPUT;
 	if (!c->o->t.target.threads)
 		c->o->t.target.threads = 1;

@@ -43,8 +43,8 @@ static int number(const char **p)
 	return n;
 }
 
-/* One cell without blanks round it. True: an action. */
-static bool parse_cell(const char *cell, CsvAction *x)
+/* One cell without blanks round it. True: an action. flow: with versions. */
+static bool parse_cell(const char *cell, bool flow, CsvAction *x)
 {
 	const char *p = cell;
 	size_t n = 0, i = 0;
@@ -61,13 +61,17 @@ static bool parse_cell(const char *cell, CsvAction *x)
 	x->kind = words[i].kind;
 	x->part = !strcmp(words[i].word, "I");
 	p += n;
-	if (x->kind == ACT_SYNC || x->kind == ACT_UPDATE) {
+	if (!flow && (x->kind == ACT_SYNC || x->kind == ACT_UPDATE)) {
 		x->mb = -1;
 		return !*p;
 	}
 	if (!isdigit((unsigned char)*p))
 		return false;
 	x->mb = number(&p);
+	if (flow && *p == 'v') {
+		p++;
+		x->version = number(&p);
+	}
 	return !*p && x->mb < MOST && x->stage < MOST;
 }
 
@@ -87,7 +91,7 @@ static bool parse_line(Arena *a, Csv *x, CsvLine *l, const char *text, size_t n,
 			continue;
 		CsvAction act = { .col = (int)from + 1 };
 		const char *cell = arena_strn(a, text + from, end - from);
-		if (!parse_cell(cell, &act))
+		if (!parse_cell(cell, x->flow, &act))
 			return diag_error(d, TEXTLOC(x->file, l->number, act.col), 514,
 				"'%.40s' is no action; write stage, kind and "
 				"microbatch, as 0F3, with one of F B I W SEND_F RECV_F SEND_B RECV_B",
@@ -303,6 +307,15 @@ static void part_backwards(Arena *a, Csv *x)
 	}
 }
 
+/* Some microbatch has a version behind it. */
+static bool has_versions(const char *text)
+{
+	for (const char *p = strchr(text, 'v'); p; p = strchr(p + 1, 'v'))
+		if (p > text && isdigit((unsigned char)p[-1]) && isdigit((unsigned char)p[1]))
+			return true;
+	return false;
+}
+
 bool csv_read(Arena *a, const char *file, Csv *x, Diag *d)
 {
 	char *text = file_read(file, NULL);
@@ -312,6 +325,10 @@ bool csv_read(Arena *a, const char *file, Csv *x, Diag *d)
 	*x = (Csv){ .file = arena_str(a, file) };
 	if (!text)
 		return diag_error(d, FILELOC(x->file), 513, "cannot read the schedule: %s", strerror(errno));
+	if (has_versions(text)) {
+		x->flow = NEW(a, CsvFlow);
+		x->flow->text = arena_str(a, text);
+	}
 	for (const char *p = text; ok && *p;) {
 		const size_t n = strcspn(p, "\n");
 		CsvLine l = { .number = ++line };
@@ -329,18 +346,41 @@ bool csv_read(Arena *a, const char *file, Csv *x, Diag *d)
 	part_backwards(a, x);
 	if (!give_groups(a, x, d))
 		return false;
+	if (x->flow)
+		return csv_flow(a, x, d);
 	find_deal(x);
 	return check_computations(a, x, d);
 }
 
-bool schedule_read(Arena *a, ScheduleSpec *s, Diag *d)
+/* The settings that ask for what the file lists. */
+static void ask_for(Arena *a, PlanSettings *p, const Csv *x)
 {
+	const CsvFlow *f = x->flow;
+	const char *replicas = "";
+
+	p->schedule = f->spec.kind == SCHEDULE_PIPE_SGD ? (ScheduleSpec){ 0 } : f->spec;
+	p->schedule.csv = x;
+	p->pipe_sgd = f->spec.kind == SCHEDULE_PIPE_SGD ? f->spec.n : 0;
+	p->vertical_sync = f->rule == VERSION_VERTICAL;
+	p->stash = f->rule == VERSION_NEWEST ? STASH_NONE : p->stash;
+	for (int t = 0; t < x->nstage; t++)
+		replicas = arena_printf(a, "%s%s%d", replicas, t ? "-" : "", x->replicas[t]);
+	p->replicas = p->replicas ? p->replicas : replicas;
+}
+
+bool schedule_read(Arena *a, PlanSettings *p, Diag *d)
+{
+	ScheduleSpec *s = &p->schedule;
+
 	if (schedule_row(*s)->param != PARAM_FILE || s->csv)
 		return true;
 	Csv *x = NEW(a, Csv);
 	if (!csv_read(a, s->file, x, d))
 		return false;
-	s->csv = x;
+	if (x->flow)
+		ask_for(a, p, x);
+	else
+		s->csv = x;
 	return true;
 }
 

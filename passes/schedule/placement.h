@@ -10,7 +10,7 @@ typedef struct Placement {
 } Placement;
 /* Reads the file of a schedule that has one, unless that was done; it lives as long as a. Whoever runs passes calls it before.
  * False after E0513 to E0516. */
-bool schedule_read(Arena *a, ScheduleSpec *s, Diag *d);
+bool schedule_read(Arena *a, PlanSettings *p, Diag *d);
 /* By what the schedule asks for. False after E0510, E0511, E0515. */
 bool plan_place(Arena *a, ScheduleSpec schedule, int nstage, const int *replicas, Placement *p, Diag *d);
 /* Whether its backwards come in two parts, B and W. */

@@ -45,6 +45,9 @@ void sched_from_work(Sched *c, const DeviceSchedule *work);
  * the ranks that plan_place gives; blocks: as Sched.blocks. NULL after a diagnostic. Not verified. */
 Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, bool blocks,
 	StageEdge *edge, int nedge, Diag *d);
+/* The same for schedules whose stages keep versions by this rule. */
+Schedule *schedule_make_by(Arena *a, ScheduleSpec spec, VersionRule rule, int nstage, const int *replicas, int micro,
+	bool blocks, StageEdge *edge, int nedge, Diag *d);
 
 /* ---- deal.c: who comes when ---- */
 /* All microbatches of a step in the order in which devices work at theirs. Schedule.replica_of is known. */

@@ -118,14 +118,20 @@ static bool make(Sched *c, int nstage, const int *replicas, int micro, Diag *d)
 	return fills[c->spec.kind](c, d);
 }
 
-Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, bool blocks,
-	StageEdge *edge, int nedge, Diag *d)
+Schedule *schedule_make_by(Arena *a, ScheduleSpec spec, VersionRule rule, int nstage, const int *replicas, int micro,
+	bool blocks, StageEdge *edge, int nedge, Diag *d)
 {
-	Sched c = { .a = a, .edge = edge, .nedge = nedge, .blocks = blocks, .rule = VERSION_STASH, .spec = spec };
+	Sched c = { .a = a, .edge = edge, .nedge = nedge, .blocks = blocks, .rule = rule, .spec = spec };
 
 	if (spec.kind == SCHEDULE_DAPPLE && !spec.n)
 		c.spec.n = 'A';
 	return make(&c, nstage, replicas, micro, d) ? c.s : NULL;
+}
+
+Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, bool blocks,
+	StageEdge *edge, int nedge, Diag *d)
+{
+	return schedule_make_by(a, spec, VERSION_STASH, nstage, replicas, micro, blocks, edge, nedge, d);
 }
 
 /* For the module as it is. */
@@ -268,6 +274,9 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 		for (Node *n = m->stage[t]->update->first; n && c.s->robin; n = n->next)
 			if (n->op == OP_Stack) /* rows of a round */
 				optab[OP_Stack]->shape(n, cx->d);
+	const Csv *listed = cx->train ? cx->train->plan.schedule.csv : NULL;
+	if (limited && listed && listed->flow && !csv_flow_same(listed, c.s, cx->d))
+		return false;
 	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
 }
 

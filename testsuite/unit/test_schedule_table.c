@@ -104,7 +104,7 @@ static void test_listed(void **state)
 	static const char text[] = "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n1F0,1B0,1F1,1F2,1B1,1B2,1F3,1B3\n";
 	const char *file = "schedule_table.csv";
 	Arena *a = arena_new();
-	ScheduleSpec spec = { .kind = SCHEDULE_CSV, .file = file };
+	PlanSettings plan = { .schedule = { .kind = SCHEDULE_CSV, .file = file } };
 	const int r[] = { 1, 1 };
 	Diag d;
 
@@ -114,10 +114,11 @@ static void test_listed(void **state)
 	assert_non_null(f);
 	fputs(text, f);
 	fclose(f);
-	assert_true(schedule_read(a, &spec, &d));
+	assert_true(schedule_read(a, &plan, &d));
+	const ScheduleSpec spec = plan.schedule;
 	const Csv *first = spec.csv;
 	remove(file);
-	assert_true(schedule_read(a, &spec, &d) && spec.csv == first); /* it is not opened again */
+	assert_true(schedule_read(a, &plan, &d) && plan.schedule.csv == first); /* it is not opened again */
 	const Schedule *s = make(a, spec, 2, r, 4);
 	assert_non_null(s);
 	for (int t = 0; t < 2; t++)

@@ -200,7 +200,7 @@ bool compile_read(Compile *c)
 	}
 	if (!batch_divides(c))
 		return false;
-	return schedule_read(c->a, &o->t.plan.schedule, c->d);
+	return schedule_read(c->a, &o->t.plan, c->d);
 }
 
 /* The pass behind the last one that left its mark. What stands between two marks (simplify, fuse ...) may run again: it
