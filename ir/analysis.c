@@ -79,5 +79,20 @@ const Value *gradient_of(const Value *sum)
 	return NULL;
 }
 
+int64_t part_of(int64_t n, int replicas)
+{
+	enum { LINE = 16 };
+	const int64_t each = (n + replicas - 1) / replicas, part = (each + LINE - 1) / LINE * LINE;
+
+	return part < n ? part : n;
+}
+
+int64_t part_held(int64_t n, int64_t part, int r)
+{
+	const int64_t left = n - part * r;
+
+	return left < 0 ? 0 : left < part ? left : part;
+}
+
 /* The operand of an update that is the gradient: SquareSum(@w, g), SGD(@w, g, n), Adam(@w, @m, @v, g, n). */
 int gradient_operand(const Node *update) { return update->op == OP_SquareSum ? 1 : update->nin - 2; }

@@ -12,5 +12,9 @@ double rows_touched(const Value *w, double lookups);
 const Value *gradient_of(const Value *sum);
 /* Which operand of an update node is the gradient. */
 int gradient_operand(const Node *update);
+/* Of n elements, how many each of R replicas has (--zero): the last ones have fewer, or none. Whole cache lines. */
+int64_t part_of(int64_t n, int replicas);
+/* How many of them replica r has. */
+int64_t part_held(int64_t n, int64_t part, int r);
 
 #endif

@@ -78,6 +78,9 @@ typedef struct Param {
 	int64_t row;
 	Shard shard; /* which part of it each device of a tensor group has (passes/shard); data is of the whole */
 	bool mixed;  /* some parts of its gradient are row-sparse (all, where rows) */
+	/* State of which each replica of a stage has so many elements, those from replica x part on (--zero; passes/comm/zero.c): the
+	 * type is f32[part], data is of the whole, which is of the parameter's type. 0: every replica has all */
+	int64_t part;
 } Param;
 
 struct Value {
@@ -346,7 +349,8 @@ DType attr_dtype(const Node *n, const char *name); /* a string that names one; f
  * reads one of them, for what is summed in place is no gradient of this device any more. NULL: sum is no bucket. */
 Node *bucket_node(const Stage *s, const Node *sum);
 Ints attr_ints(const Node *n, const char *name);
-/* Blocks that a SquareSum of a piece of a table tells; 0: it tells the sum of a whole parameter. */
+/* Numbers that a SquareSum of a piece of a table tells, or those of all replicas of their parts; 0: it tells the sum of a whole
+ * parameter. */
 int64_t square_blocks(const Node *n);
 /* Bit i: operand i, a parameter, is written in place. */
 unsigned node_writes(const Node *n);

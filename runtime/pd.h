@@ -58,6 +58,7 @@ typedef struct pd_param { /* weights, BatchNormalization statistics, optimizer s
 	int64_t row, of; /* of > 0: this is a piece, the rows from `row` on, of a table of so many */
 	int axis;        /* blocks > 0: each device of a tensor group has a part of this axis, which is seen as */
 	int64_t blocks;  /* [blocks, devices, part]; dim is of the part */
+	int64_t part; /* > 0: each replica has so many elements of it, or what is left, from replica x part on; dim is of the whole */
 } pd_param;
 
 typedef struct pd_parted { /* a table in pieces at several servers: its squares are told in blocks */
@@ -337,6 +338,29 @@ void pd_allreduce_f64(const pd_group *g, double *buf, size_t count); /* plain: f
  * must be one order on all members. pd_allreduce_wait waits for all that were started. */
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void pd_allreduce_wait(void);
+/* Tensors of which each replica has the gradient's sum of a part, and updates that part: of n elements replica r has those from
+ * r x part on, `part` of them or what is left. at: where they begin in the buffer, in elements. */
+typedef struct pd_part {
+	int64_t at, n, part;
+} pd_part;
+static inline size_t pd_part_at(int replica, int64_t part, int64_t n)
+{
+	const int64_t at = replica * part;
+
+	return (size_t)(at < n ? at : n);
+}
+static inline size_t pd_part_of(int replica, int64_t part, int64_t n)
+{
+	const size_t left = (size_t)n - pd_part_at(replica, part, n);
+
+	return left < (size_t)part ? left : (size_t)part;
+}
+/* ReduceScatter: sums as those of pd_allreduce_start, of the member's own parts; what is in the others means nothing then. */
+void pd_scatter_start(const pd_group *g, float *buf, const pd_part *p, int n);
+/* AllGather: the parts of all members, elements of `size` bytes. */
+void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size_t size);
+/* The same of sums of gradients, where somebody looks at them: --dump-grads, pdcc verify. */
+void pd_gradients_whole(const pd_group *g, void *buf, const pd_part *p, int n);
 /* Every rank of the group contributes `bytes`; out gets n * bytes in group order. */
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
 /* What member `from` (its place in the group) has in buf, all get. Members of several groups

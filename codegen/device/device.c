@@ -124,7 +124,7 @@ static const char *parted_text(const Build *b)
 		int64_t at = INT64_MAX, blocks = 0;
 		for (int t = 0; t < b->m->nstage; t++)
 			for (const Node *k = b->m->stage[t]->update->first; k; k = k->next)
-				if (k->op == OP_SquareSum && attr_int(k, "block") && attr_int(k, "index") == i) {
+				if (k->op == OP_SquareSum && square_blocks(k) && attr_int(k, "index") == i) {
 					at = attr_int(k, "at") < at ? attr_int(k, "at") : at;
 					blocks += square_blocks(k);
 				}

@@ -241,6 +241,7 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	write_ranks(x, &w);
 	write_held(x, &w);
 	write_owned_table(x, &w);
+	write_part_tables(x, &w);
 	write_shares_table(x, &w);
 	write_params(x, &w);
 	write_inputs(x, &w);

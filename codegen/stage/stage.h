@@ -114,6 +114,11 @@ void write_shares(StageCx *x, Cw *w); /* a function per Broadcast, where devices
 const char *share_head(const Build *b, const Stage *s, const Node *n);
 void write_update(StageCx *x, Cw *w);
 
+/* ---- stage_parts.c: state in parts ---- */
+void write_part_tables(StageCx *x, Cw *w);
+const char *parts_args(const StageCx *x, const Node *n); /* the table of an AllReduce or AllGather, and its length */
+void write_gather(StageCx *x, Cw *w, const Node *n);
+
 /* ---- pieces of stage_body.c ---- */
 bool reproducible(const StageCx *x);
 const char *copy_name(const StageCx *x); /* "memcpy", or what takes its place on a GPU; "memset" */

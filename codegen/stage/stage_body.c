@@ -33,7 +33,10 @@ bool leaf_added(const StageCx *x) { return leaf_apart(x) && !reproducible(x); }
 
 /* ---- small pieces ---- */
 
-bool needs_replica(const StageCx *x) { return x->clears || (round_robin(x) && x->s->replicas > 1); }
+bool needs_replica(const StageCx *x)
+{
+	return x->clears || (round_robin(x) && x->s->replicas > 1) || stage_has(x->s->update, OP_AllGather);
+}
 
 const char *function_head(const StageCx *x, const char *head, const char *name)
 {
@@ -184,6 +187,7 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 	case OP_Broadcast:
 	case OP_Push:
 	case OP_Collect: return;
+	case OP_AllGather: write_gather(x, w, n); return;
 	case OP_Give:
 	case OP_Fetch:
 	case OP_Return:

@@ -230,6 +230,7 @@ void write_params(StageCx *x, Cw *w)
 		const bool several = is_versioned(s, v);
 		const Struct *l = &x->layout[state ? REGION_STATE : several ? LAYOUT_VERSIONS : (int)REGION_PARAMS];
 		const Names *names = &l->names;
+		const Type *all = v->param->part ? &v->param->of->type : &v->type;
 		const char *fill = v->param->random || v->param->fill == 0
 		                           ? ""
 		                           : arena_printf(a, " .fill = %.17g,", v->param->fill);
@@ -237,13 +238,13 @@ void write_params(StageCx *x, Cw *w)
 			"{ .name = %s, .kind = %s, .dtype = %s, .rank = %d, .dim = { %s }, .offset = %" PRId64
 			" + offsetof(struct %s, %s),%s .trained = %s, .owner = %d%s },",
 			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name),
-			v->param->own ? "PD_OWN" : kind_name[v->param->kind], dtype_pd(a, v->type.dtype), v->type.rank,
-			dims_list(a, &v->type),
-			s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0), l->tag,
-			(const char *)map_get(&names->of, v), fill,
+			v->param->own ? "PD_OWN" : kind_name[v->param->kind], dtype_pd(a, all->dtype), all->rank,
+			dims_list(a, all), s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0),
+			l->tag, (const char *)map_get(&names->of, v), fill,
 			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v),
 			v->param->shard.kind == SHARD_AXIS ? arena_printf(a, ", .axis = %d, .blocks = %" PRId64,
 								     v->param->shard.axis, v->param->shard.outer)
+			: v->param->part                   ? arena_printf(a, ", .part = %" PRId64, v->param->part)
 			: v->param->whole ? arena_printf(a, ", .row = %" PRId64 ", .of = %" PRId64, v->param->row,
 						    v->param->whole->type.dim[0])
 					  : "");

@@ -139,8 +139,13 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 			first == last ? "" : " to %", first == last ? "" : last->name);
 		if (leaf_added(x))
 			cw_line(w, "if (done + 1 == of_step)");
-		cw_line(w, "%spd_allreduce_start(%s, (float *)G + %" PRId64 ", %" PRId64 ", %s);",
-			leaf_added(x) ? "\t" : "", group_text(x), first->offset / 4, bucket_floats(k), how_text(x, k));
+		if (attr_int(k, "parts"))
+			cw_line(w, "%spd_scatter_start(%s, (float *)G, %s);", leaf_added(x) ? "\t" : "", group_text(x),
+				parts_args(x, k));
+		else
+			cw_line(w, "%spd_allreduce_start(%s, (float *)G + %" PRId64 ", %" PRId64 ", %s);",
+				leaf_added(x) ? "\t" : "", group_text(x), first->offset / 4, bucket_floats(k),
+				how_text(x, k));
 	}
 }
 
@@ -235,6 +240,12 @@ void write_sync(StageCx *x, Cw *w)
 			write_rows(x, &in, n);
 		} else if (n == owned_sums(x->s)) {
 			sum_owned(x, &in);
+		} else if (sums && attr_int(n, "parts")) {
+			if (attr_int(n, "bucket") < 0) {
+				cw_line(&in, "pd_scatter_start(%s, (float *)G, %s);", group_text(x), parts_args(x, n));
+				cw_line(&in, "pd_allreduce_wait();");
+			}
+			cw_line(&in, "pd_gradients_whole(%s, G, %s);", group_text(x), parts_args(x, n));
 		} else if (sums && !reproducible(x) && attr_int(n, "bucket") < 0) {
 			write_sum(x, &in, n);
 		} else if (n->op == OP_AllGatherv) {

@@ -475,6 +475,8 @@ static void param(Parser *s)
 				p->shard.outer ? p->shard.outer : 1 };
 		else if (strcmp(k, "blocks") == 0)
 			p->shard.outer = lex_int(s, 1, (int64_t)1 << 40);
+		else if (strcmp(k, "part") == 0)
+			p->part = lex_int(s, 1, INT64_MAX);
 		else if (strcmp(k, "pieces") == 0)
 			p->pieces = (int)lex_int(s, 2, 1 << 20);
 		else if (strcmp(k, "whole") == 0)

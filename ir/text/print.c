@@ -410,6 +410,8 @@ static void param(Buf *b, const Value *v)
 		if (p->shard.outer > 1)
 			key_int(b, &first, "blocks", p->shard.outer);
 	}
+	if (p->part)
+		key_int(b, &first, "part", p->part);
 	if (p->pieces)
 		key_int(b, &first, "pieces", p->pieces);
 	if (p->whole) {

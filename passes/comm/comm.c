@@ -210,6 +210,7 @@ static bool join_buckets(
 		Node *sum = add_sum(b, v, held, "replicas", cx->train);
 		attr_set_int(sum, "bucket", bucket++);
 		choose(sum, s, model, cx);
+		zero_scatter(sum, m, s, cx->train);
 		held = 0;
 		bytes = 0;
 	}
@@ -269,8 +270,10 @@ static bool join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 	if (what == OP_Accumulate && join_buckets(&b, m, s, in, n, known, cx))
 		return true;
 	Node *sum = add_sum(&b, in, n, over, cx->train);
-	if (what == OP_Accumulate)
+	if (what == OP_Accumulate) {
 		choose(sum, s, known, cx);
+		zero_scatter(sum, m, s, cx->train);
+	}
 	return what != OP_Accumulate || !stage_servers(m, cx->train) || choose_owners(sum, s, cx);
 }
 

@@ -7,5 +7,7 @@
 /* Every device does the last of these actions of its stages in descending order of stages, so that all members of a group begin
  * its AllReduces in one order. */
 bool sums_in_order(Arena *a, const struct Schedule *s, int kind);
+/* With --zero an AllReduce over the replicas becomes a ReduceScatter, where all that read its sums take the replica's part. */
+void zero_scatter(Node *sum, const Module *m, const Stage *s, const Training *t);
 
 #endif

@@ -40,7 +40,8 @@ typedef struct SimMessage {
 } SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
-/* PULL, PUSH: of one device with one server (simulate_each.c). OWNED: of replicas that own parameters (simulate_owned.c). */
+/* PULL, PUSH: of one device with one server (simulate_each.c). OWNED: of replicas that own parameters (simulate_owned.c).
+ * PARTS: of those that have parts of the state, ReduceScatter or AllGather (simulate_parts.c). */
 typedef enum SimJoinKind {
 	SIM_RING,
 	SIM_COPY,
@@ -49,6 +50,7 @@ typedef enum SimJoinKind {
 	SIM_PULL,
 	SIM_PUSH,
 	SIM_OWNED,
+	SIM_PARTS,
 	SIM_ROUNDS,
 	SIM_DOUBLING = SIM_ROUNDS,
 	SIM_HALVING,
@@ -64,11 +66,11 @@ typedef struct SimJoin {
 	int root;
 	int serve; /* SIM_PULL, SIM_PUSH: which of SimModel.serve */
 	const int64_t *push,
-		*newest; /* SIM_OWNED: by member, bytes that each other one pushes to it; that it sends each of them */
-	bool always;     /* SIM_RING, however small the sum is */
-	bool beside;     /* of what goes to and from servers: a part of SIM_SERVE (simulate_exchange.c) */
-	bool vendor;     /* by MPI, taken for a ring; its bytes are not counted */
-	bool bucket;     /* begins in the last B, or W, of `stage`, behind that share of its time */
+		*newest; /* SIM_OWNED, SIM_PARTS: by member, bytes that each other one pushes to it; that it sends each of them */
+	bool always; /* SIM_RING, however small the sum is */
+	bool beside; /* of what goes to and from servers: a part of SIM_SERVE (simulate_exchange.c) */
+	bool vendor; /* by MPI, taken for a ring; its bytes are not counted */
+	bool bucket; /* begins in the last B, or W, of `stage`, behind that share of its time */
 	int stage;
 	ActKind when;
 	double ready;
@@ -76,12 +78,12 @@ typedef struct SimJoin {
 /* Of those where members tell each other all at once: bytes that one tells another. */
 static inline bool sim_tells(const SimJoin *j)
 {
-	return j->kind == SIM_GATHER || j->kind == SIM_OWNED || j->kind == SIM_COPY;
+	return j->kind == SIM_GATHER || j->kind == SIM_OWNED || j->kind == SIM_PARTS || j->kind == SIM_COPY;
 }
 static inline int64_t sim_told(const SimJoin *j, int from, int to)
 {
 	return from == to || (j->kind == SIM_COPY && from != j->root) ? 0
-	       : j->kind == SIM_OWNED                                 ? j->push[to] + j->newest[from]
+	       : j->kind == SIM_OWNED || j->kind == SIM_PARTS         ? j->push[to] + j->newest[from]
 	                                                              : j->bytes;
 }
 
@@ -206,6 +208,8 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 /* Does a sum go to everyone at once (runtime/comm/allreduce.c)? */
 bool sim_small_sum(const SimJoin *j);
 /* Of a stage whose replicas own its parameters: `sums` is its AllReduce {owner}. */
+/* A ReduceScatter or AllGather of parts (passes/comm/zero.c), at the end of the list. */
+SimJoin *sim_add_parts(Arena *a, SimModel *x, const Stage *s, const Node *n, int *cap);
 void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int *cap);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */

@@ -133,6 +133,13 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int 
 			sim_add_owned(a, x, s, n, cap);
 			continue;
 		}
+		if (attr_int(n, "parts")) {
+			SimJoin *j = sim_add_parts(a, x, s, n, cap);
+			j->when = all.when;
+			j->bucket = buckets;
+			j->ready = buckets ? share_until(x, s, bucket_node(s, n)) : 0;
+			continue;
+		}
 		for (int i = 0; i < n->nin; i++) {
 			const int64_t bytes = value_bytes(n->in[i]);
 			if (!rows) {
@@ -262,6 +269,10 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 		stage_sums(a, x, m->stage[t], false, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_rows(a, x, m->stage[t], &cap);
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_AllGather)
+				sim_add_parts(a, x, m->stage[t], n, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_copies(a, x, m, m->stage[t], &cap);
 	for (int t = 0; t < m->nstage; t++)

@@ -172,7 +172,7 @@ static double load_sum(Ports *p, const SimJoin *j)
 		return 0;
 	if (j->kind == SIM_SERVE)
 		return load_serve(p);
-	if (j->kind == SIM_OWNED)
+	if (j->kind == SIM_OWNED || j->kind == SIM_PARTS)
 		return load_owned(p, j);
 	if (j->kind >= SIM_ROUNDS)
 		return load_rounds(p, j);

@@ -24,9 +24,13 @@
  *
  * Other algorithms (rounds.c) go round by round over slices of the buffer; MPI's own is in vendor.c.
  *
+ * Of parts (parts.c) each member has its own: in a ReduceScatter it sends every other one that one's part and adds what they
+ * send, in an AllGather it sends its own. Block by block, from the next member round to the one before.
+ *
  * It all advances from rt_ring_advance(), which whoever polls calls with the lock held;
  * pd_allreduce_start only queues. Members of several groups must start them in one order
  * everywhere. */
+#include "parts.h"
 #include "rounds.h"
 #include "rt.h"
 #include <stdlib.h>
@@ -50,7 +54,8 @@ typedef struct job {
 	rt_guard *guard; /* of sums that are packed, or might be */
 	int round;       /* of the guard */
 	double began;
-	bool bad; /* the result is no number */
+	bool bad;       /* the result is no number */
+	rt_parts parts; /* n 0: none */
 } job;
 
 static job queue[QUEUE];
@@ -142,6 +147,12 @@ static void begin(void)
 		return;
 	}
 	sent = send_done = received = receive_done = 0;
+	if (j->parts.n) {
+		small = false;
+		segments = rt_parts_blocks(&j->parts, sizeof *incoming / 2);
+		total = segments * (n - 1);
+		return;
+	}
 	if (!small) {
 		const size_t grain = rt_codec_grain(&j->codec), grains = (j->count + grain - 1) / grain;
 		const size_t chunk = (grains + (size_t)n - 1) / (size_t)n * grain;
@@ -277,6 +288,49 @@ static bool ring_advance(void)
 	return moved;
 }
 
+/* ---- parts ---- */
+
+/* Transfer k is of block k / (n-1), to a member so much behind this one, from one so much before it. What arrives lies in the
+ * first half of its slot, what is sent in the other. */
+static bool parts_advance(void)
+{
+	const job *j = &queue[head];
+	const pd_group *g = j->group;
+	bool moved = false;
+
+	for (; receive_done < received && rt_idle(rt_ring(WINDOW + (int)(receive_done % WINDOW)));
+		receive_done++, moved = true) {
+		const int from = (self + g->n - 1 - (int)(receive_done % (g->n - 1))) % g->n;
+
+		rt_parts_put(&j->parts, j->parts.add ? self : from, receive_done / (g->n - 1),
+			incoming[receive_done % WINDOW], sizeof *incoming / 2);
+	}
+	for (; send_done < sent && rt_idle(rt_ring((int)(send_done % WINDOW))); moved = true)
+		send_done++;
+	for (; received < total && received - receive_done < WINDOW; received++, moved = true) {
+		const int from = (self + g->n - 1 - (int)(received % (g->n - 1))) % g->n;
+		const size_t bytes = rt_parts_bytes(
+			&j->parts, j->parts.add ? self : from, received / (g->n - 1), sizeof *incoming / 2);
+
+		if (bytes)
+			rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[from], RT_TAG_RING,
+				incoming[received % WINDOW], bytes);
+	}
+	for (; sent < total && sent - send_done < WINDOW; sent++, moved = true) {
+		const int to = (self + 1 + (int)(sent % (g->n - 1))) % g->n;
+		float *packed = incoming[sent % WINDOW] + SEGMENT / 2;
+		const size_t bytes = rt_parts_take(
+			&j->parts, j->parts.add ? to : self, sent / (g->n - 1), packed, sizeof *incoming / 2);
+
+		if (bytes)
+			rt_post_send(rt_ring((int)(sent % WINDOW)), g->rank[to], RT_TAG_RING, packed, bytes);
+	}
+	if (send_done < total || receive_done < total)
+		return moved;
+	end();
+	return true;
+}
+
 /* ---- round by round ---- */
 
 static bool round_of(int k, rounds_step *x)
@@ -346,6 +400,8 @@ bool rt_ring_advance(void)
 		begin();
 		return true;
 	}
+	if (queue[head].parts.n)
+		return parts_advance();
 	if (queue[head].by == PD_SUM_VENDOR) {
 		if (!rt_idle(rt_ring(0)))
 			return false;
@@ -409,6 +465,23 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 	if (j.codec.kind != PD_CODEC_EXACT && g->n > 1 && count && !rt_alone)
 		ask_guard(&j, how->guard);
 	enqueue(&j);
+}
+
+void pd_scatter_start(const pd_group *g, float *buf, const pd_part *p, int n)
+{
+	enqueue(&(job){ .group = g, .count = 1, .parts = { buf, p, n, sizeof *buf, true } });
+}
+
+void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size_t size)
+{
+	enqueue(&(job){ .group = g, .count = 1, .parts = { buf, p, n, size, false } });
+	pd_allreduce_wait();
+}
+
+void pd_gradients_whole(const pd_group *g, void *buf, const pd_part *p, int n)
+{
+	if (rt_keeps_gradients())
+		pd_gather_parts(g, buf, p, n, sizeof(float));
 }
 
 void pd_allreduce_wait(void)

@@ -16,6 +16,7 @@
  * training is slows it down. The threads give way to those that compute.
  *
  * A part says nothing of stages: whoever resumes looks for its tensors by name in all parts. */
+#include "parts.h"
 #include "rt.h"
 #include "ckptdir.h"
 #include "safetensors.h"
@@ -305,6 +306,21 @@ static char *part_name(const pd_param *q)
 	return name;
 }
 
+/* The elements of a state that this replica has, as a tensor of its own; false: none. */
+static bool span(const pd_program *p, const pd_param *q, st_tensor *t)
+{
+	const size_t room = strlen(q->name) + 64;
+	const pd_param w = rt_param_whole(q);
+	const int64_t n = (int64_t)(rt_param_bytes(&w) / (rt_param_bytes(q) / (size_t)q->part));
+	const int64_t at = (int64_t)pd_part_at(p->replica, q->part, n);
+
+	t->rank = 1;
+	t->dim[0] = (int64_t)pd_part_of(p->replica, q->part, n);
+	t->name = rt_alloc(room);
+	snprintf(t->name, room, "%s" ST_SPAN, q->name, at, at + t->dim[0]);
+	return t->dim[0] > 0;
+}
+
 static void make_tables(const pd_program *p)
 {
 	ck.tensor = rt_alloc((size_t)p->nparams * sizeof *ck.tensor + 1);
@@ -312,7 +328,9 @@ static void make_tables(const pd_program *p)
 		const pd_param *q = &p->params[i];
 		st_tensor *t = &ck.tensor[ck.n];
 
-		if (q->owner != p->rank || (rt_member && !q->blocks)) /* what is whole is the same for all members */
+		if (q->part ? !rt_parts_mine(q) : q->owner != p->rank)
+			continue;
+		if (rt_member && !q->blocks) /* what is whole is the same for all members */
 			continue;
 		*t = (st_tensor){ .name = (char *)(uintptr_t)q->name, .rank = q->rank, .data = ck.arena + q->offset };
 		memcpy(t->dim, q->dim, sizeof t->dim);
@@ -320,6 +338,8 @@ static void make_tables(const pd_program *p)
 			t->name = piece_name(q);
 		if (q->blocks)
 			t->name = part_name(q);
+		if (q->part && !span(p, q, t))
+			continue;
 		snprintf(t->dtype, sizeof t->dtype, "%s", st_dtype((int)q->dtype));
 		ck.n++;
 	}

@@ -1,5 +1,6 @@
 /* first_step.c: what a program tells of its first step, for pdcc verify: the values that the plan lists, losses, sums of
  * gradients, the norm, parameters behind the update. */
+#include "parts.h"
 #include "rt.h"
 #include "first_step.h"
 #include <errno.h>
@@ -55,12 +56,14 @@ void rt_first_norm(double norm)
 
 static void tell_param(const pd_param *part, first_kind kind, const void *v)
 {
-	char *joined = part->blocks ? rt_tensor_whole(part, v, rt_param_bytes(part)) : NULL;
+	char *joined = part->blocks ? rt_tensor_whole(part, v, rt_param_bytes(part))
+	               : part->part ? rt_parts_whole(part, v)
+	                            : NULL;
 	const pd_param whole = rt_param_whole(part), *q = &whole;
 	const int size = q->dtype == PD_F32 ? 4 : q->dtype == PD_F64 ? 8 : 0;
 	const int64_t n = size ? (int64_t)rt_param_bytes(q) / size : 0;
 
-	if (n > 0 && file)
+	if (n > 0 && file && (joined || !part->part))
 		tell((first_record){ .kind = kind,
 			     .mb = -1,
 			     .size = size,
@@ -80,7 +83,7 @@ void rt_first_end(const pd_program *p, const char *arena)
 
 		if (sum)
 			tell_param(&p->params[i], FIRST_GRADIENT, sum);
-		if (sum || p->params[i].owner == p->rank)
+		if (sum || p->params[i].owner == p->rank || (p->params[i].part && rt_parts_mine(&p->params[i])))
 			tell_param(&p->params[i], FIRST_UPDATED, arena + p->params[i].offset);
 	}
 	if (file && fclose(file))

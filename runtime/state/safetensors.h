@@ -34,6 +34,8 @@ const st_tensor *st_find(const st_file *f, const char *name);
  * the piece of it that has this row; *first: the row that it begins with. NULL: there is none. */
 /* Behind its name, of a member's part of a tensor: axis, blocks, member, members (pd_param). */
 #define ST_PART "[%d:%" PRId64 ":%d/%d]"
+/* Of a replica's part of it: its elements from, to, in one row. */
+#define ST_SPAN "[@%" PRId64 ":%" PRId64 "]"
 #define ST_PIECE "[%" PRId64 ":%" PRId64 "]"
 const st_tensor *st_find_rows(const st_file *f, int n, const char *name, int64_t row, int64_t *first);
 /* Bytes of a mapped file were read and will hardly be again: they need no memory until then. */

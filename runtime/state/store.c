@@ -4,6 +4,7 @@
  * each tensor sends it to rank 0, which lays the file out (safetensors.h says how: a function of
  * names, types and shapes alone, so a model file can point into it before it exists) and writes
  * it under a temporary name, then renames it. */
+#include "parts.h"
 #include "rt.h"
 #include "safetensors.h"
 #include <errno.h>
@@ -34,16 +35,20 @@ pd_param rt_param_whole(const pd_param *p)
 	if (p->blocks)
 		w.dim[p->axis] *= rt_group();
 	w.blocks = 0;
+	w.part = 0;
 	return w;
 }
 
-size_t rt_param_bytes(const pd_param *p) { return elements(p) * st_size(st_dtype((int)p->dtype)); }
+/* Elements that lie in the arena. */
+static size_t held(const pd_param *p) { return p->part ? (size_t)p->part : elements(p); }
+
+size_t rt_param_bytes(const pd_param *p) { return held(p) * st_size(st_dtype((int)p->dtype)); }
 
 /* ---- loading ---- */
 
 static void fill(const pd_param *p, char *to)
 {
-	const size_t n = elements(p);
+	const size_t n = held(p);
 
 	if (p->dtype == PD_F32)
 		for (size_t i = 0; i < n; i++)
@@ -187,6 +192,30 @@ static bool copy_parts(const char *path, const pd_param *q, const st_file *f, in
 	return found && found == of;
 }
 
+/* A checkpoint's spans of a tensor (ST_SPAN), put together; false: not all of it is there. */
+static bool copy_spans(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
+{
+	const size_t length = strlen(q->name), count = elements(q), size = st_size(st_dtype((int)q->dtype));
+	size_t found = 0;
+
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < f[k].n; i++) {
+			const st_tensor *t = &f[k].tensor[i];
+			int64_t from, to;
+			int end = 0;
+
+			if (strncmp(t->name, q->name, length) ||
+				sscanf(t->name + length, ST_SPAN "%n", &from, &to, &end) != 2 || !end ||
+				t->name[length + (size_t)end])
+				continue;
+			if (from < 0 || to <= from || (size_t)to > count || t->rank != 1 || t->dim[0] != to - from)
+				rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is no part of the model's", path, t->name);
+			convert(path, q, t, 0, arena + q->offset + (size_t)from * size, (size_t)(to - from));
+			found += (size_t)(to - from);
+		}
+	return found && found == count;
+}
+
 /* What the files have of q: gives the row behind it. Of a part, the whole is looked for. */
 static int64_t read_param(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
 {
@@ -194,14 +223,24 @@ static int64_t read_param(const char *path, const pd_param *q, const st_file *f,
 	char *whole = arena;
 	const int64_t end = q->row + (q->rank ? w.dim[0] : 1);
 
-	if (q->blocks) {
-		whole = rt_alloc(rt_param_bytes(&w));
+	if (q->blocks || q->part) {
+		whole = rt_alloc(rt_param_bytes(&w) + 1);
 		w.offset = 0;
 	}
 	int64_t row = copy_rows(path, &w, f, n, whole);
 
-	if (row == q->row && !q->of && copy_parts(path, &w, f, n, whole))
+	if (row == q->row && !q->of && (copy_parts(path, &w, f, n, whole) || copy_spans(path, &w, f, n, whole)))
 		row = end;
+	if (q->part) {
+		const size_t size = st_size(st_dtype((int)q->dtype));
+		const int64_t count = (int64_t)elements(q);
+
+		if (row == end)
+			memcpy(arena + q->offset, whole + size * pd_part_at(rt_program->replica, q->part, count),
+				size * pd_part_of(rt_program->replica, q->part, count));
+		free(whole);
+		return row;
+	}
 	if (q->blocks) {
 		int64_t blocks = q->blocks;
 
@@ -533,6 +572,8 @@ void rt_weights_save(const pd_program *p, const char *arena, const char *path, r
 		if (p->params[i].blocks && wanted(p, &p->params[i], what))
 			wholes[i] =
 				rt_tensor_whole(&p->params[i], value(p, arena, i, what), rt_param_bytes(&p->params[i]));
+		else if (p->params[i].part && what == RT_STATE && rt_parts_mine(&p->params[i]))
+			wholes[i] = rt_parts_whole(&p->params[i], value(p, arena, i, what));
 	if (rt_leads(p))
 		write_file(p, arena, path, what);
 	else if (!rt_member)

@@ -377,6 +377,8 @@ const Opt opt_table[] = {
 	{ "Plan", "planner", "P", "@", CALL, 0,
 		o_planner, 0, 0, 0 },
 	{ "Plan", "tensor", "N", "N devices share each replica of a stage: its products are divided among them", INT, TR(plan.tensor), 0, 0, 1, 1 << 10 },
+	{ "Plan", "zero", "N", "1: the replicas of a stage divide the optimizer's state among them (ZeRO); 0, the default: each has all", INT,
+		TR(plan.zero), 0, 0, 0, 3 },
 	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(plan.max_stages), 0, 0, 1, 1 << 20 },
 	{ "Plan", "no-pipeline", NULL, "they have one stage: data parallelism alone", FLAG, TR(plan.no_pipeline), 0, 0, 0, 0 },
 	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(plan.no_dp), 0, 0, 0, 0 },

@@ -179,7 +179,7 @@ static void print_json(const Compile *c, const Sim *s)
 		s->each, s->steps, s->pipeline, s->bubble, c->m->microbatches);
 	printf(" \"measured\": %d, \"estimated\": %d,\n \"sums_s\": {\"ring\": %.9g, \"copies\": %.9g, \"servers\": %.9g, \"rows\": %.9g, "
 	       "\"rounds\": %.9g},\n \"sent_bytes\": [",
-		c->measured, c->estimated, s->sums[SIM_RING], s->sums[SIM_COPY],
+		c->measured, c->estimated, s->sums[SIM_RING] + s->sums[SIM_PARTS], s->sums[SIM_COPY],
 		s->sums[SIM_SERVE] + s->sums[SIM_PULL] + s->sums[SIM_PUSH] + s->sums[SIM_OWNED], s->sums[SIM_GATHER],
 		s->sums[SIM_DOUBLING] + s->sums[SIM_HALVING] + s->sums[SIM_PAIRWISE] + s->sums[SIM_HOSTS]);
 	for (int i = 0; i < n; i++)

@@ -3,6 +3,7 @@
  *                                    with {at, block}: of a piece of a table that lies at several servers, block by block
  *                                    from number `at` on
  *                                    with {parts}: of what this device of a tensor group has; the sum goes over all of them
+ *                                    with {at, part}: of the replica's part of so many elements (--zero), as number `at` + replica
  *     %m = ClipNorm(%n) {max, of, at}    joins those of all `of` parameters over all devices, at stage `at`:
  *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient; max 0: m is n, the
  *                                    norm is only told (--gnorm)
@@ -15,7 +16,7 @@
 
 struct clip {
 	double max;
-	int64_t index, of, at, scaled, block, parts;
+	int64_t index, of, at, scaled, block, parts, part;
 };
 
 static bool square_shape(Node *n, Diag *d)
@@ -36,7 +37,7 @@ static void square_holes(const Node *n, Holes *h)
 {
 	const struct clip *at = n->attr;
 	const Type *t = &n->in[1]->type;
-	const int64_t count = type_numel(t), rows = type_block_rows(t);
+	const int64_t count = at->part ? at->part : type_numel(t), rows = at->part ? 0 : type_block_rows(t);
 	const int64_t block = at->block ? at->block : rows ? rows * (count / t->dim[0]) : (count + 255) / 256;
 
 	hole_text(h, "T", "%s", dtype_c(t->dtype));
@@ -44,20 +45,30 @@ static void square_holes(const Node *n, Holes *h)
 	hole_int(h, "BLOCK", block ? block : 1);
 	hole_int(h, "PAR", count >= 32768);
 	hole_int(h, "PIECE", at->block > 0);
+	hole_int(h, "PART", at->part > 0);
 	hole_int(h, "INDEX", at->index);
 	hole_int(h, "AT", at->at);
-	hole_name(h, "square_sum_%lld_%lld%s%s", (long long)count, (long long)block, at->block ? "_piece" : "",
+	hole_name(h, "square_sum_%lld_%lld%s%s", (long long)count, (long long)block,
+		at->block  ? "_piece"
+		: at->part ? "_part"
+			   : "",
 		dtype_suffix(t->dtype));
 	if (at->parts)
 		hole_text(h, "CALL", "pd_square($INDEX, pd_tensor_total($k($1)));");
 	if (at->block)
 		hole_text(h, "CALL", "$k($AT, $1);");
+	if (at->part)
+		hole_text(h, "CALL",
+			"pd_square($AT + replica, $k($1 + pd_part_at(replica, $N, %lld), pd_part_of(replica, $N, %lld)));",
+			(long long)type_numel(t), (long long)type_numel(t));
 }
 
 int64_t square_blocks(const Node *n)
 {
 	const struct clip *at = n->attr;
 
+	if (at->part)
+		return n->graph->stage ? n->graph->stage->replicas : 1;
 	return at->block ? (type_numel(&n->in[1]->type) + at->block - 1) / at->block : 0;
 }
 
@@ -87,7 +98,7 @@ static void clip_holes(const Node *n, Holes *h)
 }
 
 static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_INT(struct clip, at, 0),
-	AT_INT(struct clip, block, 0), AT_INT(struct clip, parts, 0), AT_END };
+	AT_INT(struct clip, block, 0), AT_INT(struct clip, parts, 0), AT_INT(struct clip, part, 0), AT_END };
 static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1),
 	AT_INT(struct clip, at, 0), AT_INT(struct clip, scaled, 0), AT_END };
 static const AttrDef no_attrs[] = { AT_END };

@@ -13,6 +13,7 @@
  *     Adagrad    s = s + g g;  w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps);  ONNX's is the same
  * With one state more each also keeps a moving average of w, without bias to what it began with:
  *     e += (1 - ema) / (1 - ema^t) (w - e)        so e = sum of (1 - ema) ema^(t - s) w_s over s = 1 .. t, by 1 - ema^t
+ * part: each replica updates so many elements, from replica x part on, and has the states of those alone (--zero).
  * scheduled: lr is multiplied with pd_rate(), the factor of the step.
  * RunningStat takes the rows of a Stack in order: r = momentum r + (1 - momentum) row, as ONNX has it (population
  * variance). */
@@ -20,22 +21,25 @@
 
 struct optim {
 	double lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay, ema;
-	int64_t nesterov, onnx, t0, scheduled;
+	int64_t nesterov, onnx, t0, scheduled, part;
 };
 struct running {
 	double momentum;
 };
 
-/* Params and states of one shape, then the gradient of that shape, then a scalar. */
+/* Params and states of one shape, then the gradient of that shape, then a scalar; with `part` states are f32[part]. */
 static bool shape(Node *n, Diag *d)
 {
+	const struct optim *at = n->attr;
 	const int g = n->nin - 2;
+	const Type part = type_make(n->in[0] ? n->in[0]->type.dtype : DT_f32, 1, &at->part);
 
 	for (int i = 0; i < n->nin; i++)
 		if (!n->in[i])
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", optab[n->op]->name, i);
 	for (int i = 0; i <= g; i++)
-		if (!shape_eq(&n->in[0]->type, &n->in[i]->type) || n->in[0]->type.dtype != n->in[i]->type.dtype)
+		if (!shape_eq(i && i < g && at->part ? &part : &n->in[0]->type, &n->in[i]->type) ||
+			n->in[0]->type.dtype != n->in[i]->type.dtype)
 			return diag_error(d, n->loc, 304, "%s: %s is %s, %s is %s", optab[n->op]->name, n->in[0]->name,
 				str_type(d->scratch, &n->in[0]->type), n->in[i]->name,
 				str_type(d->scratch, &n->in[i]->type));
@@ -105,11 +109,27 @@ static void holes(const Node *n, Holes *h)
 		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
 }
 
+/* The replica's part of weight and gradient; states are parts. */
+static void part_call(const Node *n, Holes *h, int64_t part)
+{
+	const char *at = arena_printf(h->arena, "pd_part_at(replica, %lld, $N)", (long long)part), *states = "";
+
+	for (int i = 1; i < n->nin - 2; i++)
+		states = arena_printf(h->arena, "%s, $%d", states, i);
+	hole_text(h, "CALL", "$k($0 + %s%s, $%d + %s, $%d, ($IX)pd_part_of(replica, %lld, $N));", at, states,
+		n->nin - 2, at, n->nin - 1, (long long)part);
+}
+
 static void average_call(const Node *n, Holes *h)
 {
 	static const char *const call[] = { "$k($0, $1, $2, $3", "$k($0, $1, $2, $3, $4", "$k($0, $1, $2, $3, $4, $5" };
+	const struct optim *at = n->attr;
 
 	holes(n, h);
+	if (at->part) {
+		part_call(n, h, at->part);
+		return;
+	}
 	if (n->nin > optab[n->op]->minin) {
 		hole_text(h, "CALL", "%s, $N);", call[n->nin - 4]);
 		hole_text(h, "CUDA_CALL", "%s);", call[n->nin - 4]);
@@ -153,7 +173,7 @@ static void running_holes(const Node *n, Holes *h)
 		dtype_suffix(n->in[0]->type.dtype));
 }
 
-#define RATE AT_FLOAT(struct optim, lr, 0.01), AT_INT(struct optim, scheduled, 0)
+#define RATE AT_FLOAT(struct optim, lr, 0.01), AT_INT(struct optim, scheduled, 0), AT_INT(struct optim, part, 0)
 #define MOMENT AT_FLOAT(struct optim, momentum, 0.9)
 #define DECAY AT_FLOAT(struct optim, weight_decay, 0), AT_FLOAT(struct optim, ema, 0)
 #define EPS(x) AT_FLOAT(struct optim, eps, x)

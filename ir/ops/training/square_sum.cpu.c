@@ -1,6 +1,8 @@
 /* Sum of the squares of N elements, in blocks that do not depend on the number of threads. */
 #if PIECE
 static void NAME(int at, const T *g)
+#elif PART
+static double NAME(const T *g, size_t count) /* at most N */
 #else
 static double NAME(const T *g)
 #endif
@@ -13,7 +15,11 @@ static double NAME(const T *g)
 #pragma omp parallel for
 #endif
 	for (int b = 0; b < BLOCKS; b++) {
+#if PART
+		const int64_t n = (int64_t)count, last = (b + 1) * block, end = last < n ? last : n;
+#else
 		const int64_t end = (b + 1) * block < N ? (b + 1) * block : N;
+#endif
 		double lane[LANES] = { 0 };
 		int64_t i = b * block;
 

@@ -1,0 +1,55 @@
+/* State in parts (passes/comm/zero.c): tables of what a ReduceScatter or an AllGather moves, and the gather behind the updates. */
+#include <inttypes.h>
+#include "ir/analysis.h"
+#include "stage.h"
+
+static bool moves_parts(const Node *n)
+{
+	return n->op == OP_AllGather || (n->op == OP_AllReduce && attr_int(n, "parts"));
+}
+
+static const char *table(const StageCx *x, const Node *n)
+{
+	int i = 0;
+
+	if (n->op == OP_AllGather)
+		return "weight_parts";
+	for (const Node *k = x->s->update->first; k != n; k = k->next)
+		i += k->op == OP_AllReduce && moves_parts(k);
+	return arena_printf(x->b->a, "gradient_parts%d", i);
+}
+
+const char *parts_args(const StageCx *x, const Node *n) { return arena_printf(x->b->a, "%s, %d", table(x, n), n->nin); }
+
+/* Of a table: bytes from the beginning of its struct to v. */
+static int64_t place(const StageCx *x, const Value *v)
+{
+	return v->kind == VAL_PARAM ? x->s->param_at[param_index(x->s, v)] - x->s->at[REGION_PARAMS] : v->offset;
+}
+
+void write_part_tables(StageCx *x, Cw *w)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next) {
+		if (!moves_parts(n))
+			continue;
+		cw_blank(w);
+		cw_comment(w, "%s: where they lie, elements, how many of them a replica has",
+			n->op == OP_AllGather ? "weights that are updated in parts"
+					      : "gradients that are summed in parts");
+		cw_open(w, "static const pd_part %s[] =", table(x, n));
+		for (int i = 0; i < n->nin; i++) {
+			const Value *v = n->in[i];
+			const int64_t count = type_numel(&v->type);
+			cw_stmt(w, arena_printf(x->b->a, "%s%s", v->kind == VAL_PARAM ? "@" : "%", v->name),
+				"{ %" PRId64 ", %" PRId64 ", %" PRId64 " },", place(x, v) / dtype_bytes(v->type.dtype),
+				count, part_of(count, x->s->replicas));
+		}
+		cw_close(w, ";");
+	}
+}
+
+void write_gather(StageCx *x, Cw *w, const Node *n)
+{
+	cw_line(w, "pd_gather_parts(%s, P, %s, sizeof(%s));", group_text(x), parts_args(x, n),
+		dtype_c(n->in[0]->type.dtype));
+}

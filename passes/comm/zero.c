@@ -1,0 +1,192 @@
+/* zero: --zero 1, optimizer state in parts (ZeRO; Rajbhandari 2020, stage 1). Where a stage has R replicas, each has a part of every
+ * state: of n elements part_of(n, R), contiguous, from replica x part on. It updates that part of the weight, with the sum of that
+ * part of the gradient, and all of them gather the weights behind the updates:
+ *     AllReduce(%g.w2, %g.b2, ...) {over=replicas, parts=R}      a ReduceScatter (zero_scatter, called by comm for each sum)
+ *     AdamW(@w2, @w2:m, @w2:v, %g.w2, %n) {part}                 states are f32[part]
+ *     AllGather(@w2, @b2, ...) {parts=R}                         behind the last update
+ * Messages are those of an AllReduce, which is these two. Sums of --reproducible and --f64 stay whole, and so do those in one bucket
+ * with a gradient that another stage needs too (tied weights): everyone takes his part of them. State stays whole of weights
+ * that stages of unlike replica counts share, and there is none of plain SGD.
+ * Reads Stage.replicas and the update graphs; writes Param.part, types of states. */
+#include "passes/common/plan.h"
+#include "comm.h"
+#include "ir/analysis.h"
+
+/* What has no meaning, or is not there yet, where state is in parts. */
+static const char *against(const Module *m, const PassCx *cx)
+{
+	const Training *t = cx->train;
+
+	if (schedule_is_async(schedule_asked(m, cx)) || (m->schedule && m->schedule->async))
+		return "an asynchronous schedule: updates go on while weights would be gathered; take a synchronous one";
+	if (target_cuda(t))
+		return "--target cuda: its programs have no ReduceScatter yet; --target c has it";
+	if (m->tensor > 1)
+		return "--tensor: its devices have parts of each state already";
+	if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
+		return "servers of parameters: they hold the state, once for all; take --comm allreduce";
+	if (t->comm.compress.codec)
+		return "--compress: it packs what an AllReduce sends";
+	if (t->comm.allreduce != ALLREDUCE_AUTO)
+		return "--allreduce: its sums are ReduceScatters, which have one algorithm";
+	if (t->data.eval.averages)
+		return "--eval-averages: averages are in parts, which are not gathered for an evaluation; evaluate an export";
+	return NULL;
+}
+
+static bool allowed(const Module *m, PassCx *cx)
+{
+	const int level = (int)cx->train->plan.zero;
+	const char *why = against(m, cx);
+
+	if (level > 1)
+		return diag_error(cx->d, NOLOC, 520,
+			"--zero %d would divide %s among replicas, which is not there yet; --zero 1 divides the optimizer's state",
+			level, level == 2 ? "gradients" : "gradients and weights");
+	return !why || diag_error(cx->d, NOLOC, 520, "--zero %d does not go with %s", level, why);
+}
+
+/* All stages that hold the state have as many replicas. */
+static bool alike(const Value *state, const Stage *s)
+{
+	for (int i = 0; i < state->nuses; i++) {
+		const Stage *holder = state->uses[i].node->graph->stage;
+		if (!holder || holder->server || holder->replicas != s->replicas)
+			return false;
+	}
+	return true;
+}
+
+static bool has_parts(const Node *update)
+{
+	return optab[update->op]->flags & OP_UPDATE && op_attr(update->op, "part") && attr_int(update, "part") > 0;
+}
+
+/* Divides the states of one update; false: there are none, or they stay whole. */
+static bool divide(Node *n, const Stage *s, PassCx *cx)
+{
+	if (!(optab[n->op]->flags & OP_UPDATE) || !op_attr(n->op, "part") || n->op == OP_SquareSum || n->nin < 4)
+		return false;
+	const int64_t part = part_of(type_numel(&n->in[0]->type), s->replicas);
+	if (!part)
+		return false;
+	for (int i = 1; i < n->nin - 2; i++) {
+		if (alike(n->in[i], s))
+			continue;
+		if (cx->explain)
+			buf_printf(cx->explain,
+				"stage %d: the state of %s stays whole: stages of unlike replica counts share it\n",
+				s->id, n->in[0]->name);
+		return false;
+	}
+	for (int i = 1; i < n->nin - 2; i++) {
+		Value *state = n->in[i];
+		state->type = type_make(state->type.dtype, 1, &part);
+		state->param->part = part;
+	}
+	attr_set_int(n, "part", part);
+	n->time /= s->replicas;
+	return true;
+}
+
+static int64_t divide_stage(Module *m, Stage *s, PassCx *cx)
+{
+	Value **w = NULL;
+	int nw = 0, cap = 0;
+	int64_t bytes = 0;
+
+	for (Node *n = s->update->first; n; n = n->next) {
+		if (!divide(n, s, cx))
+			continue;
+		PUSH(cx->scratch, w, nw, cap) = n->in[0];
+		for (int i = 1; i < n->nin - 2; i++)
+			bytes += value_bytes(n->in[0]) - value_bytes(n->in[i]);
+	}
+	if (!nw)
+		return 0;
+	Builder b = {
+		.m = m, .g = s->update, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id, .d = cx->d
+	};
+	attr_set_int(build(&b, OP_AllGather, NULL, nw, w, NULL), "parts", s->replicas);
+	if (cx->explain)
+		buf_printf(cx->explain,
+			"stage %d: state of %d parameters in %d parts: %lld bytes less on each device\n", s->id, nw,
+			s->replicas, (long long)bytes);
+	return bytes;
+}
+
+bool pass_zero(Module *m, PassCx *cx)
+{
+	int64_t saved = 0;
+
+	if (!cx->train || cx->train->plan.zero < 1)
+		return true;
+	if (!allowed(m, cx))
+		return false;
+	for (int i = 0; i < m->nstage; i++)
+		if (m->stage[i]->replicas > 1 && !m->stage[i]->server)
+			saved += divide_stage(m, m->stage[i], cx);
+	if (!saved)
+		diag_warn(cx->d, FILELOC(m->file), "zero",
+			"--zero %d divides nothing: no stage has replicas, or the optimizer has no state",
+			(int)cx->train->plan.zero);
+	return true;
+}
+
+/* Every reader of the sum takes the replica's part of it, through sums of several uses too. */
+static bool in_parts(const Value *sum)
+{
+	for (int i = 0; i < sum->nuses; i++) {
+		const Node *u = sum->uses[i].node;
+		if (u->op == OP_AllReduce || u->op == OP_SquareSum)
+			continue;
+		if (u->op == OP_Add ? !in_parts(u->out[0]) : !has_parts(u) || u->in[gradient_operand(u)] != sum)
+			return false;
+	}
+	return sum->nuses > 0;
+}
+
+static void square_parts(const Value *sum, int64_t *at)
+{
+	for (int i = 0; i < sum->nuses; i++) {
+		Node *u = sum->uses[i].node;
+		const int replicas = u->graph->stage ? u->graph->stage->replicas : 1;
+		if (u->op == OP_Add)
+			square_parts(u->out[0], at);
+		if (u->op != OP_SquareSum || attr_int(u, "part"))
+			continue;
+		attr_set_int(u, "part", part_of(type_numel(&u->in[0]->type), replicas));
+		attr_set_int(u, "at", *at);
+		*at += replicas;
+	}
+}
+
+/* Numbers of squares that are taken: one per trained parameter, and those of parts. */
+static int64_t squares_taken(const Module *m)
+{
+	int64_t n = 0, parts = 0;
+
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *u = m->stage[t]->update->first; u; u = u->next) {
+			if (u->op == OP_ClipNorm)
+				n = attr_int(u, "of");
+			if (u->op == OP_SquareSum)
+				parts += square_blocks(u);
+		}
+	return n + parts;
+}
+
+void zero_scatter(Node *sum, const Module *m, const Stage *s, const Training *t)
+{
+	int64_t at = squares_taken(m);
+
+	if (!t || t->plan.zero < 1 || t->loop.reproducible || t->target.f64)
+		return;
+	for (int i = 0; i < sum->nin; i++)
+		if (!in_parts(sum->in[i]))
+			return;
+	attr_set_int(sum, "parts", s->replicas);
+	attr_set_str(sum, "by", "auto");
+	for (int i = 0; i < sum->nin; i++)
+		square_parts(sum->in[i], &at);
+}

@@ -1,0 +1,27 @@
+/* parts.h: tensors of which each replica has a part, cut into blocks for messages. A member's parts of all tensors, one after
+ * another, are cut into blocks of so many bytes. */
+#ifndef PARTS_H
+#define PARTS_H
+
+#include "rt.h"
+
+typedef struct rt_parts {
+	void *buf;
+	const pd_part *part;
+	int n;
+	size_t size; /* of an element */
+	bool add;    /* what arrives is added to what is there, as floats */
+} rt_parts;
+
+/* The most blocks that a member has. */
+int64_t rt_parts_blocks(const rt_parts *p, size_t most);
+/* Of a block of a member's parts: its bytes; copied into `to`, which gives its bytes; put from where they arrived. */
+size_t rt_parts_bytes(const rt_parts *p, int member, int64_t block, size_t most);
+size_t rt_parts_take(const rt_parts *p, int member, int64_t block, void *to, size_t most);
+void rt_parts_put(const rt_parts *p, int member, int64_t block, const void *from, size_t most);
+/* The whole of a state, from the parts of the replicas of its owner, which all call this; NULL for all but the owner. */
+char *rt_parts_whole(const pd_param *q, const char *part);
+/* Whether this rank is a replica of the owner. */
+bool rt_parts_mine(const pd_param *q);
+
+#endif
