@@ -21,6 +21,8 @@ static const char *algorithm(const Build *b, const Node *n)
 
 	if (b->t && b->t->loop.reproducible)
 		return "the tree of --reproducible";
+	if (attr_int(n, "parts"))
+		return "every replica its part (ReduceScatter), whose state it has; then the weights are gathered";
 	if (strcmp(codec, "none"))
 		return arena_printf(b->a, "ring, packed by %s%s%s; a small AllReduce as it is", codec,
 			attr_int(n, "feedback") ? " with error feedback" : "",

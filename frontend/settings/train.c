@@ -309,6 +309,8 @@ static void amp(Yaml *y, const YNode *v, void *to)
 		y->ok &= training_amp(y->a, to, s, y->d);
 }
 
+static void zero(Yaml *y, const YNode *v, void *to) { ((Training *)to)->plan.zero = yaml_int(y, v, "zero", 0, 3); }
+
 static void seed(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->loop.seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX);
@@ -345,6 +347,7 @@ static const YKey top_keys[] = {
 	{ "lr_schedule", train_lr_schedule },
 	{ "clip_norm", clip_norm },
 	{ "amp", amp },
+	{ "zero", zero },
 	{ "freeze", freeze },
 	{ "parameters", parameters },
 	{ "trainable", trainable },

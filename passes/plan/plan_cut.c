@@ -86,8 +86,10 @@ static double fine(const PlanModel *p, const Slot *s, int k, int j)
 
 	if (isfinite(s->limit)) {
 		const double borders = (k < 0 ? 0 : 2 * p->st->s[k].cut) + p->st->s[j].cut;
-		const double need = p->memory_scale * ((1 + s->versions + p->state) * span(p->sum_weight, k, j) +
-							      s->inflight * (span(p->sum_kept, k, j) + borders));
+		const double parts = p->train && p->train->plan.zero ? s->replicas : 1;
+		const double need =
+			p->memory_scale * ((1 + s->versions + p->state / parts) * span(p->sum_weight, k, j) +
+						  s->inflight * (span(p->sum_kept, k, j) + borders));
 		f += need > s->limit ? TOO_BIG * need / s->limit : 0;
 	}
 	return f;

@@ -218,6 +218,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		s[i].update = NEWN(a, double, p->nclass);
 		s[i].inflight = trial_in_flight(p, t, i);
 		s[i].versions = trial_versions(p, t, i);
+		s[i].parts = p->train && p->train->plan.zero ? t->replicas[i] : 1;
 	}
 	add_layers(p, s, stage);
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
@@ -257,8 +258,8 @@ double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 	const double leaf = grains > 1 ? s->grads : 0, all = s->inflight * s->slot + s->tmp;
 	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
 
-	return p->memory_scale * (s->weights + (sums + p->state) * s->trained + (s->versions - 1) * s->stashed + leaf +
-					 (over ? fmin(s->only, all) : all));
+	return p->memory_scale * (s->weights + (sums + p->state / s->parts) * s->trained +
+					 (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
 }
 
 /* ---- bounds ---- */

@@ -139,6 +139,23 @@ static void summary_tensor(const Compile *c)
 		m->tensor, str_bytes(c->a, part), str_bytes(c->a, whole), str_bytes(c->a, sent));
 }
 
+/* What one replica of every stage has of the optimizer's state, and would have without --zero. */
+static void summary_zero(const Compile *c)
+{
+	int64_t has = 0, whole = 0;
+
+	for (int t = 0; t < c->m->nstage; t++)
+		for (int i = 0; i < c->m->stage[t]->nparam; i++) {
+			const Value *v = c->m->stage[t]->param[i];
+			if (v->param->kind != PARAM_STATE)
+				continue;
+			has += type_bytes(&v->type);
+			whole += type_bytes(v->param->part ? &v->param->of->type : &v->type);
+		}
+	fprintf(c->d->out, "  zero %d  one replica of every stage has %s of %s of optimizer state\n",
+		(int)c->o->t.plan.zero, str_bytes(c->a, has), str_bytes(c->a, whole));
+}
+
 void compile_summary(const Compile *c, const char *dir)
 {
 	const Module *m = c->m;
@@ -170,6 +187,8 @@ void compile_summary(const Compile *c, const char *dir)
 	}
 	if (m->tensor > 1)
 		summary_tensor(c);
+	if (c->o->t.plan.zero)
+		summary_zero(c);
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %s (one %s %s; %s)\n", time_short(c->a, c->plan.step_time),
 			m->tensor > 1 ? "group" : "device", time_short(c->a, c->plan.one_time), compile_times(c));

@@ -12,6 +12,8 @@
  *
  * `tensor: N`: each replica is shared by N devices, which the cluster's names show as one, "gpu01[0]..gpu01[1]".
  *
+ * `zero: 1`: replicas divide the optimizer's state (--zero).
+ *
  * `until` is the name of a node as `pdcc inspect` lists cuts; of several nodes of one name NAME#2 is the second. The
  * last stage goes to the end. `order: NAME`: the cuts are prefixes of the nodes in that order (passes/plan/order.c), not in the
  * file's. Hashes guard against a plan for something else: take them out to use it all the same.
@@ -241,6 +243,14 @@ static void r_stages(Yaml *y, const YNode *v, void *to)
 	}
 }
 
+static void r_zero(Yaml *y, const YNode *v, void *to)
+{
+	Training *t = &((Reader *)to)->c->o->t;
+	const int64_t zero = yaml_int(y, v, "zero", 0, 3);
+
+	t->plan.zero = t->plan.zero ? t->plan.zero : zero;
+}
+
 static void r_tensor(Yaml *y, const YNode *v, void *to)
 {
 	const int64_t said = ((Reader *)to)->c->o->t.plan.tensor, tensor = yaml_int(y, v, "tensor", 1, 1 << 10);
@@ -275,7 +285,8 @@ bool plan_load(Compile *c)
 {
 	static const YKey keys[] = { { "version", r_version }, { "model", r_model }, { "cluster", r_cluster },
 		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro },
-		{ "microbatches", r_count }, { "tensor", r_tensor }, { "order", r_order }, { "stages", r_stages } };
+		{ "microbatches", r_count }, { "tensor", r_tensor }, { "zero", r_zero }, { "order", r_order },
+		{ "stages", r_stages } };
 	Training *t = &c->o->t;
 	GivenPlan *g = NEW(c->a, GivenPlan);
 	Reader r = { .c = c, .g = g, .taken = NEWN(c->a, bool, c->cluster.ndevice) };
@@ -361,6 +372,8 @@ bool plan_save(const Compile *c, const char *file)
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
 	if (c->m->tensor > 1)
 		buf_printf(&b, json ? "  \"tensor\": %d,\n" : "tensor: %d\n", c->m->tensor);
+	if (c->o->t.plan.zero)
+		buf_printf(&b, json ? "  \"zero\": %d,\n" : "zero: %d\n", (int)c->o->t.plan.zero);
 	const int64_t slices = c->m->grains ? c->m->grains : 1; /* of what the user calls a microbatch */
 	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
 	if (json || schedule_table[c->m->schedule->kind].param == PARAM_FILE)
