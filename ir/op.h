@@ -79,7 +79,8 @@ typedef struct Kernel {
 typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN, LIB_PRODUCT, LIB_RECURRENT } LibKind;
 typedef struct Lib {
 	LibKind kind;
-	int what; /* 0 forward, 1 backward by data, 2 backward by weights */
+	DType type; /* LIB_CONV: of the operands */
+	int what;   /* 0 forward, 1 backward by data, 2 backward by weights */
 	int nd, n, c, oc, groups, nhwc, krsc, bias;
 	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];
 	float eps;

@@ -37,7 +37,8 @@ static size_t conv_scratch(const Lib *l)
 		.oc = l->oc,
 		.groups = l->groups,
 		.nhwc = l->nhwc,
-		.bias = l->bias };
+		.bias = l->bias,
+		.type = (pd_dtype)dtype_onnx(l->type) };
 
 	for (int i = 0; i < l->nd; i++) {
 		d.in[i] = l->in[i];

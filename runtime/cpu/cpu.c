@@ -12,7 +12,7 @@ void omp_set_num_threads(int n);
 void omp_set_dynamic(int on);
 
 static dnnl_engine_t engine;
-static dnnl_stream_t stream;
+static _Thread_local dnnl_stream_t stream; /* threads of a batch of products run their own */
 
 _Noreturn void cpu_fail(int status, const char *fmt, ...)
 {
@@ -43,11 +43,20 @@ void *cpu_alloc(size_t n)
 
 dnnl_engine_t cpu_engine(void)
 {
-	if (!engine) {
+#pragma omp critical(cpu_engine)
+	if (!engine)
 		cpu_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "engine");
-		cpu_check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "stream");
-	}
 	return engine;
+}
+
+dnnl_data_type_t cpu_type(pd_dtype t) { return t == PD_BF16 ? dnnl_bf16 : t == PD_F16 ? dnnl_f16 : dnnl_f32; }
+
+/* oneDNN takes bf16 wherever there is AVX-512, and without the instructions is slower than in f32. */
+bool cpu_multiplies(pd_dtype t)
+{
+	if (t == PD_BF16)
+		return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+	return t == PD_F16 && cpu_multiplies_fp16();
 }
 
 void pd_threads(int n)
@@ -106,6 +115,28 @@ bool cpu_ask(cpu_prim *p, const cpu_convolution *c, const_dnnl_primitive_desc_t 
 	return s == dnnl_success;
 }
 
+bool cpu_is_loops(const cpu_prim *p)
+{
+	const char *name = "";
+
+	dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &name);
+	return !strncmp(name, "ref", 3);
+}
+
+bool cpu_ask_product(cpu_prim *p, const cpu_layout *x, const cpu_layout *w, const cpu_layout *y, bool adds)
+{
+	dnnl_primitive_attr_t a;
+
+	memset(p, 0, sizeof *p);
+	a = user_scratch();
+	dnnl_status_t s = cpu_product_ask(&p->pd, x, w, y, adds, a);
+
+	dnnl_primitive_attr_destroy(a);
+	if (s == dnnl_success && cpu_is_loops(p))
+		cpu_drop(p);
+	return p->pd != NULL;
+}
+
 bool cpu_ask_reorder(cpu_prim *p, const cpu_layout *from, const cpu_layout *to)
 {
 	dnnl_primitive_attr_t a;
@@ -149,6 +180,8 @@ void cpu_make(cpu_prim *p, const int *args)
 
 void cpu_run(const cpu_prim *p, void *const *pointer)
 {
+	if (!stream)
+		cpu_check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "stream");
 	for (int i = 0; i < p->n; i++)
 		dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
 	cpu_check(dnnl_primitive_execute(p->prim, stream, p->n, p->arg), "execution");
@@ -165,7 +198,7 @@ void cpu_drop(cpu_prim *p)
 	memset(p, 0, sizeof *p);
 }
 
-cpu_layout *cpu_activation(int n, int c, int nd, const int *sp, int nhwc)
+cpu_layout *cpu_activation(pd_dtype t, int n, int c, int nd, const int *sp, int nhwc)
 {
 	dnnl_dims_t dim = { n, c }, stride = { 0 };
 	int64_t area = 1;
@@ -177,7 +210,7 @@ cpu_layout *cpu_activation(int n, int c, int nd, const int *sp, int nhwc)
 	}
 	stride[1] = nhwc ? 1 : area;
 	stride[0] = area * c;
-	return cpu_layout_make(2 + nd, dim, stride);
+	return cpu_layout_make(t, 2 + nd, dim, stride);
 }
 
 /* ---- matrix products ---- */

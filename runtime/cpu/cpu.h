@@ -38,18 +38,28 @@ typedef struct cpu_convolution {
 
 /* ---- cpu_onednn2.c and cpu_onednn3.c: the calls that the versions do not share ---- */
 
-/* Of f32; stride NULL: as oneDNN likes it. */
-cpu_layout *cpu_layout_make(int n, const dnnl_dims_t dim, const dnnl_dims_t stride);
+/* stride NULL: as oneDNN likes it. */
+cpu_layout *cpu_layout_make(pd_dtype t, int n, const dnnl_dims_t dim, const dnnl_dims_t stride);
 void cpu_layout_drop(cpu_layout *md);
 dnnl_status_t cpu_conv_ask(dnnl_primitive_desc_t *pd, const cpu_convolution *c, const_dnnl_primitive_desc_t hint,
 	const_dnnl_primitive_attr_t attr);
+/* y = x w, or y + x w where `adds`. */
+dnnl_status_t cpu_product_ask(dnnl_primitive_desc_t *pd, const cpu_layout *x, const cpu_layout *w, const cpu_layout *y,
+	bool adds, dnnl_primitive_attr_t attr);
 
 /* ---- cpu.c ---- */
+
+dnnl_data_type_t cpu_type(pd_dtype t);
+/* The processor multiplies floats of 16 bits itself; decided once, when the program runs. */
+bool cpu_multiplies(pd_dtype t);
+bool cpu_multiplies_fp16(void); /* cpu_onednn*.c */
 
 /* Asks oneDNN for an implementation that takes its scratchpad from the caller. false: there is
  * none. */
 bool cpu_ask(cpu_prim *p, const cpu_convolution *c, const_dnnl_primitive_desc_t hint);
+bool cpu_ask_product(cpu_prim *p, const cpu_layout *x, const cpu_layout *w, const cpu_layout *y, bool adds);
 bool cpu_ask_reorder(cpu_prim *p, const cpu_layout *from, const cpu_layout *to);
+bool cpu_is_loops(const cpu_prim *p);  /* oneDNN has them for lack of better ones, and slow */
 size_t cpu_scratch(const cpu_prim *p); /* rounded to 64 */
 /* Creates the primitive and memory objects for the given DNNL_ARG_* (ended by 0); the scratchpad
  * comes last. */
@@ -62,8 +72,14 @@ const cpu_layout *cpu_md(const cpu_prim *p, int arg);
 static inline size_t cpu_round(size_t n) { return (n + 63) / 64 * 64; }
 
 /* Activations n x c x nd spatial axes, plain or channels-last. */
-cpu_layout *cpu_activation(int n, int c, int nd, const int *sp, int nhwc);
+cpu_layout *cpu_activation(pd_dtype t, int n, int c, int nd, const int *sp, int nhwc);
 _Noreturn void cpu_fail(int status, const char *fmt, ...);
 void *cpu_alloc(size_t n);
+
+/* ---- cpu_product.c ---- */
+
+/* pd_gemm_half by a primitive; room: for what it works in. false: there is none, nothing was done. */
+bool cpu_product(int room, pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const uint16_t *a,
+	int lda, const uint16_t *b, int ldb, float beta, void *c, int ldc);
 
 #endif

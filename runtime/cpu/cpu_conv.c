@@ -1,7 +1,8 @@
 /* cpu_conv.c: convolution in three directions. Weights lie plain (ONNX order) in the arena,
  * activations plain or channels-last. oneDNN computes on channels-last activations and weights
  * in an order of its own, which is two to three times as fast as on plain ones; what lies
- * otherwise is reordered into scratch before, or out of it after. */
+ * otherwise is reordered into scratch before, or out of it after. Floats of 16 bits are convolved as they are where the
+ * processor multiplies such floats, and widened to f32 elsewhere. */
 #include "cpu.h"
 
 enum { X, W, Y, BIAS }; /* the operands, or their gradients */
@@ -12,11 +13,11 @@ typedef struct conv {
 	size_t at[3];        /* of the reordered operand in scratch */
 	size_t pad;          /* where the scratchpad begins; reorders and the primitive share it */
 	int what, bias;
-	pd_dtype type;
-	size_t size[4]; /* elements of X, W, Y and the bias, where they are 16-bit floats */
+	pd_dtype type, as; /* of the operands; what oneDNN is given */
+	size_t size[4];    /* elements of X, W, Y and the bias, where they are widened */
 } conv;
 
-static cpu_layout *weights(const pd_conv_desc *d, bool any)
+static cpu_layout *weights(const pd_conv_desc *d, pd_dtype t, bool any)
 {
 	dnnl_dims_t dim = { 0 }, stride = { 0 };
 	int n = 0;
@@ -30,52 +31,52 @@ static cpu_layout *weights(const pd_conv_desc *d, bool any)
 	stride[n - 1] = 1;
 	for (int i = n - 2; i >= 0; i--)
 		stride[i] = stride[i + 1] * dim[i + 1];
-	return cpu_layout_make(n, dim, any ? NULL : stride);
+	return cpu_layout_make(t, n, dim, any ? NULL : stride);
 }
 
 /* Activations as the direction's kernels read them: channels-last, or in blocks as oneDNN likes them. */
-static cpu_layout *images(const pd_conv_desc *d, int c, const int *sp, bool blocks)
+static cpu_layout *images(const pd_conv_desc *d, pd_dtype t, int c, const int *sp, bool blocks)
 {
 	dnnl_dims_t dim = { d->n, c };
 
 	if (!blocks)
-		return cpu_activation(d->n, c, d->nd, sp, 1);
+		return cpu_activation(t, d->n, c, d->nd, sp, 1);
 	for (int i = 0; i < d->nd; i++)
 		dim[2 + i] = sp[i];
-	return cpu_layout_make(d->nd + 2, dim, NULL);
+	return cpu_layout_make(t, d->nd + 2, dim, NULL);
 }
 
 /* oneDNN's channels-last kernels add all products of an output, one after another, into one f32; those on blocks do so
  * for BLOCK channels and add up the blocks. Without blocks the rounding of a long sum is two to five times as large, and
  * as much more often a sum near 0 gets the wrong sign: the Relu behind it then cuts off the wrong gradient. In the
  * backward directions rounding decides nothing; short sums are as exact either way; of few channels the
- * reorders cost more than 3 % of a step; other numbers of channels would be padded; and kernels for processors without
- * AVX-512 go on with the sum from block to block. */
+ * reorders cost more than 3 % of a step; other numbers of channels would be padded; kernels for processors without
+ * AVX-512 go on with the sum from block to block; and beside the rounding of 16-bit floats that of sums is nothing. */
 enum { BLOCK = 16, FEW = 64, LONG = 256 };
 
-static bool in_blocks(const pd_conv_desc *d)
+static bool in_blocks(const pd_conv_desc *d, pd_dtype t)
 {
 	const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 	int sum = d->c / d->groups;
 
-	if (!wide || d->what != PD_FORWARD || sum < FEW || sum % BLOCK || d->oc / d->groups % BLOCK)
+	if (!wide || t != PD_F32 || d->what != PD_FORWARD || sum < FEW || sum % BLOCK || d->oc / d->groups % BLOCK)
 		return false;
 	for (int i = 0; i < d->nd; i++)
 		sum *= d->kernel[i];
 	return sum >= LONG;
 }
 
-static bool ask(cpu_prim *p, const pd_conv_desc *d, int what, const_dnnl_primitive_desc_t hint)
+static bool ask(cpu_prim *p, const pd_conv_desc *d, pd_dtype t, int what, const_dnnl_primitive_desc_t hint)
 {
-	const bool blocks = in_blocks(d);
+	const bool blocks = in_blocks(d, t);
 	cpu_convolution c = {
 		.what = what,
-		.x = images(d, d->c, d->in, blocks),
-		.w = weights(d, true),
+		.x = images(d, t, d->c, d->in, blocks),
+		.w = weights(d, t, true),
 		.b = d->bias && what != PD_BACKWARD_DATA
-		             ? cpu_layout_make(1, (dnnl_dims_t){ d->oc }, (dnnl_dims_t){ 1 })
+		             ? cpu_layout_make(t, 1, (dnnl_dims_t){ d->oc }, (dnnl_dims_t){ 1 })
 		             : NULL,
-		.y = images(d, d->oc, d->out, blocks),
+		.y = images(d, t, d->oc, d->out, blocks),
 	};
 
 	for (int i = 0; i < d->nd; i++) {
@@ -132,9 +133,9 @@ static bool arrange_one(conv *c, int i, const cpu_layout *given)
 static bool arrange(conv *c, const pd_conv_desc *d)
 {
 	cpu_layout *given[3] = {
-		[X] = cpu_activation(d->n, d->c, d->nd, d->in, d->nhwc),
-		[W] = weights(d, false),
-		[Y] = cpu_activation(d->n, d->oc, d->nd, d->out, d->nhwc),
+		[X] = cpu_activation(c->as, d->n, d->c, d->nd, d->in, d->nhwc),
+		[W] = weights(d, c->as, false),
+		[Y] = cpu_activation(c->as, d->n, d->oc, d->nd, d->out, d->nhwc),
 	};
 	bool ok = true;
 
@@ -145,24 +146,31 @@ static bool arrange(conv *c, const pd_conv_desc *d)
 	return ok;
 }
 
-static bool build(conv *c, const pd_conv_desc *d)
+static bool build_as(conv *c, const pd_conv_desc *d, pd_dtype t)
 {
 	cpu_prim forward = { 0 };
 	bool ok;
 
 	memset(c, 0, sizeof *c);
 	c->what = d->what;
+	c->type = d->type == PD_BF16 || d->type == PD_F16 ? d->type : PD_F32;
+	c->as = t;
 	c->bias = d->bias && d->what != PD_BACKWARD_DATA;
 	if (d->what == PD_FORWARD) {
-		ok = ask(&c->p, d, PD_FORWARD, NULL);
+		ok = ask(&c->p, d, t, PD_FORWARD, NULL);
 	} else {
-		ok = ask(&forward, d, PD_FORWARD, NULL) && ask(&c->p, d, d->what, forward.pd);
+		ok = ask(&forward, d, t, PD_FORWARD, NULL) && ask(&c->p, d, t, d->what, forward.pd);
 		cpu_drop(&forward);
 	}
-	ok = ok && arrange(c, d);
+	ok = ok && (t == PD_F32 || !cpu_is_loops(&c->p)) && arrange(c, d);
 	if (!ok)
 		drop(c);
 	return ok;
+}
+
+static bool build(conv *c, const pd_conv_desc *d)
+{
+	return (cpu_multiplies(d->type) && build_as(c, d, d->type)) || build_as(c, d, PD_F32);
 }
 
 static size_t scratch_of(const conv *c)
@@ -175,22 +183,26 @@ static size_t scratch_of(const conv *c)
 	return c->pad + most;
 }
 
+/* A program runs on processors with and without 16-bit products: the larger of both. */
 size_t pd_conv_scratch(const pd_conv_desc *d)
 {
 	conv c;
 
-	if (!build(&c, d))
+	if (!build_as(&c, d, PD_F32))
 		return SIZE_MAX;
-	const size_t n = scratch_of(&c);
+	size_t n = scratch_of(&c);
 
 	drop(&c);
+	if (cpu_multiplies(d->type) && build_as(&c, d, d->type)) {
+		n = scratch_of(&c) > n ? scratch_of(&c) : n;
+		drop(&c);
+	}
 	return n;
 }
 
 /* Elements of the operands, the bias last. */
 static void count(conv *c, const pd_conv_desc *d)
 {
-	c->type = d->type;
 	c->size[X] = (size_t)d->n * (size_t)d->c;
 	c->size[Y] = (size_t)d->n * (size_t)d->oc;
 	c->size[W] = (size_t)d->oc * (size_t)(d->c / d->groups);
@@ -219,7 +231,7 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 			cpu_make(&c->reorder[i], (const int[]){ DNNL_ARG_FROM, DNNL_ARG_TO, 0 });
 }
 
-static void run_f32(const conv *c, void *const *operand, void *bias, char *scratch)
+static void run_as_is(const conv *c, void *const *operand, void *bias, char *scratch)
 {
 	void *pad = scratch + c->pad, *taken[3];
 	const int out = written(c->what);
@@ -237,21 +249,21 @@ static void run_f32(const conv *c, void *const *operand, void *bias, char *scrat
 		cpu_run(&c->reorder[out], (void *[]){ taken[out], operand[out], pad });
 }
 
-/* 16-bit floats are computed on in f32. */
+/* 16-bit floats that the processor does not multiply are computed on in f32. */
 static void run(const conv *c, void *const *operand, void *bias, char *scratch)
 {
 	const int out = written(c->what);
 	const bool whole = c->what != PD_FORWARD; /* the bias is written */
 	void *given[4] = { operand[X], operand[W], operand[Y], bias }, *wide[4];
 
-	if (c->type != PD_BF16 && c->type != PD_F16) {
-		run_f32(c, operand, bias, scratch);
+	if (c->as == c->type) {
+		run_as_is(c, operand, bias, scratch);
 		return;
 	}
 	for (int i = 0; i < 4; i++)
 		wide[i] = i == out || (i == BIAS && whole) ? pd_room_f32(i, c->size[i])
 		                                           : pd_widen(i, c->type, given[i], c->size[i]);
-	run_f32(c, wide, wide[BIAS], scratch);
+	run_as_is(c, wide, wide[BIAS], scratch);
 	pd_narrow(c->type, given[out], wide[out], c->size[out]);
 	if (whole)
 		pd_narrow(c->type, bias, wide[BIAS], c->size[BIAS]);

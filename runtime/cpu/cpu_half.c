@@ -1,9 +1,10 @@
-/* cpu_half.c: matrix products of 16-bit floats. They are widened to f32, which is exact, multiplied there and rounded once,
- * as the units of processors and GPUs do that have such products. Room is kept per thread and grows in the first step. */
+/* cpu_half.c: matrix products of 16-bit floats. Where oneDNN has none for the processor (cpu_product.c) they are widened
+ * to f32, which is exact, multiplied there and rounded once, as the units of processors and GPUs do that have such
+ * products. Room is kept per thread and grows in the first step. */
 #include "cpu.h"
 #include <stdlib.h>
 
-enum { A = 8, B, C, NROOM }; /* the first 8 are the callers' */
+enum { A = 8, B, C, PAD, NROOM }; /* the first 8 are the callers' */
 
 static _Thread_local struct {
 	float *at;
@@ -68,6 +69,9 @@ void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int 
 	const uint16_t *b, int ldb, float beta, void *c, int ldc)
 {
 	const int wa = transa ? m : k, wb = transb ? k : n;
+
+	if (cpu_product(PAD, in, out, transa, transb, m, n, k, a, lda, b, ldb, beta, c, ldc))
+		return;
 	const float *fa = widened(A, in, a, transa ? k : m, wa, lda);
 	const float *fb = widened(B, in, b, transb ? n : k, wb, ldb);
 

@@ -6,12 +6,12 @@
 
 #include <stdlib.h>
 
-cpu_layout *cpu_layout_make(int n, const dnnl_dims_t dim, const dnnl_dims_t stride)
+cpu_layout *cpu_layout_make(pd_dtype t, int n, const dnnl_dims_t dim, const dnnl_dims_t stride)
 {
 	cpu_layout *md = cpu_alloc(sizeof *md);
 
-	cpu_check(stride ? dnnl_memory_desc_init_by_strides(md, n, dim, dnnl_f32, stride)
-			 : dnnl_memory_desc_init_by_tag(md, n, dim, dnnl_f32, dnnl_format_tag_any),
+	cpu_check(stride ? dnnl_memory_desc_init_by_strides(md, n, dim, cpu_type(t), stride)
+			 : dnnl_memory_desc_init_by_tag(md, n, dim, cpu_type(t), dnnl_format_tag_any),
 		"layout");
 	return md;
 }
@@ -36,5 +36,24 @@ dnnl_status_t cpu_conv_ask(dnnl_primitive_desc_t *pd, const cpu_convolution *c, 
 			&op, alg, c->x, c->w, c->b, c->y, c->stride, c->dilation, c->lo, c->hi);
 	return s == dnnl_success ? dnnl_primitive_desc_create(pd, &op, attr, cpu_engine(), hint) : s;
 }
+
+dnnl_status_t cpu_product_ask(dnnl_primitive_desc_t *pd, const cpu_layout *x, const cpu_layout *w, const cpu_layout *y,
+	bool adds, dnnl_primitive_attr_t attr)
+{
+	dnnl_matmul_desc_t op;
+	dnnl_post_ops_t after = NULL;
+	dnnl_status_t s = dnnl_matmul_desc_init(&op, x, w, NULL, y);
+
+	if (adds) {
+		cpu_check(dnnl_post_ops_create(&after), "post-ops");
+		cpu_check(dnnl_post_ops_append_sum(after, 1), "post-ops");
+		cpu_check(dnnl_primitive_attr_set_post_ops(attr, after), "post-ops");
+		dnnl_post_ops_destroy(after);
+	}
+	return s == dnnl_success ? dnnl_primitive_desc_create(pd, &op, attr, cpu_engine(), NULL) : s;
+}
+
+/* Version 2 has no fp16 on processors. */
+bool cpu_multiplies_fp16(void) { return false; }
 
 #endif

@@ -4,12 +4,12 @@
 
 #if DNNL_VERSION_MAJOR == 3
 
-cpu_layout *cpu_layout_make(int n, const dnnl_dims_t dim, const dnnl_dims_t stride)
+cpu_layout *cpu_layout_make(pd_dtype t, int n, const dnnl_dims_t dim, const dnnl_dims_t stride)
 {
 	cpu_layout *md;
 
-	cpu_check(stride ? dnnl_memory_desc_create_with_strides(&md, n, dim, dnnl_f32, stride)
-			 : dnnl_memory_desc_create_with_tag(&md, n, dim, dnnl_f32, dnnl_format_tag_any),
+	cpu_check(stride ? dnnl_memory_desc_create_with_strides(&md, n, dim, cpu_type(t), stride)
+			 : dnnl_memory_desc_create_with_tag(&md, n, dim, cpu_type(t), dnnl_format_tag_any),
 		"layout");
 	return md;
 }
@@ -33,6 +33,25 @@ dnnl_status_t cpu_conv_ask(dnnl_primitive_desc_t *pd, const cpu_convolution *c, 
 			pd, cpu_engine(), alg, c->x, c->w, c->y, c->stride, c->dilation, c->lo, c->hi, hint, attr);
 	return dnnl_convolution_backward_weights_primitive_desc_create(
 		pd, cpu_engine(), alg, c->x, c->w, c->b, c->y, c->stride, c->dilation, c->lo, c->hi, hint, attr);
+}
+
+dnnl_status_t cpu_product_ask(dnnl_primitive_desc_t *pd, const cpu_layout *x, const cpu_layout *w, const cpu_layout *y,
+	bool adds, dnnl_primitive_attr_t attr)
+{
+	dnnl_post_ops_t after = NULL;
+
+	if (adds) {
+		cpu_check(dnnl_post_ops_create(&after), "post-ops");
+		cpu_check(dnnl_post_ops_append_sum(after, 1, 0, dnnl_data_type_undef), "post-ops");
+		cpu_check(dnnl_primitive_attr_set_post_ops(attr, after), "post-ops");
+		dnnl_post_ops_destroy(after);
+	}
+	return dnnl_matmul_primitive_desc_create(pd, cpu_engine(), x, w, NULL, y, attr);
+}
+
+bool cpu_multiplies_fp16(void)
+{
+	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_fp16) == dnnl_cpu_isa_avx512_core_fp16;
 }
 
 #endif

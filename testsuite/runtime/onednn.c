@@ -1,7 +1,7 @@
 /* onednn.c: the wrappers of cpu*.c against loops: convolution in three directions, batch normalization,
- * products; plain and channels-last, 1 to 3 axes, groups, dilation, uneven pads. */
+ * products; plain and channels-last, 1 to 3 axes, groups, dilation, uneven pads; in f32 and in floats of 16 bits. */
 #include "test.h"
-#include <oneapi/dnnl/dnnl.h>
+#include "cpu.h"
 
 enum { MOST = 1 << 17 };
 
@@ -30,18 +30,43 @@ static void *room(size_t n)
 	return scratch;
 }
 
-static void compare(const char *what, const float *got, const double *want, size_t n)
+/* What one rounding to t moves a number by, at most. */
+static double rounds_by(pd_dtype t) { return t == PD_BF16 ? 0x1p-8 : t == PD_F16 ? 0x1p-11 : 0; }
+
+static void compare_as(pd_dtype t, const char *what, const float *got, const double *want, size_t n)
 {
 	double worst = 0, most = 1e-3;
 
 	for (size_t i = 0; i < n; i++) {
-		worst = fmax(worst, fabs((double)got[i] - want[i]));
+		worst = fmax(worst, fabs((double)got[i] - want[i]) - rounds_by(t) * fabs(want[i]));
 		most = fmax(most, fabs(want[i]));
 		if (!isfinite(got[i]))
 			worst = INFINITY;
 	}
 	CHECK(worst <= 2e-5 * most, "%s: off by %g of %g", what, worst, most);
 }
+
+static void compare(const char *what, const float *got, const double *want, size_t n)
+{
+	compare_as(PD_F32, what, got, want, n);
+}
+
+/* The numbers of a as those of type t, and a as they are: rounded. */
+static void *as_type(pd_dtype t, float *a, size_t n)
+{
+	uint16_t *h = aligned_alloc(64, (n * sizeof *h + 127) / 64 * 64);
+
+	if (t == PD_F32) {
+		free(h);
+		return a;
+	}
+	pd_narrow(t, h, a, n);
+	memcpy(a, pd_widen(0, t, h, n), n * sizeof *a);
+	return h;
+}
+
+/* Of type t, in f32. */
+static const float *in_f32(pd_dtype t, const void *a, size_t n) { return t == PD_F32 ? a : pd_widen(0, t, a, n); }
 
 static size_t product(const int *a, int n)
 {
@@ -110,7 +135,7 @@ static void conv_loops(const pd_conv_desc *d, const float *x, const float *w, co
 			}
 }
 
-static void conv(pd_conv_desc d, const char *name)
+static void conv_as(pd_dtype t, pd_conv_desc d, const char *name)
 {
 	static double y[MOST], dx[MOST], dw[MOST], db[4096];
 	char text[128];
@@ -124,8 +149,11 @@ static void conv(pd_conv_desc d, const char *name)
 	const size_t nw = (size_t)d.oc * (size_t)(d.c / d.groups) * product(d.kernel, d.nd);
 	float *x = filled(nx, 1), *w = filled(nw, 2), *b = filled((size_t)d.oc, 3), *dy = filled(ny, 4);
 	float *gy = floats(ny), *gx = floats(nx), *gw = floats(nw), *gb = floats((size_t)d.oc);
+	void *tx = as_type(t, x, nx), *tw = as_type(t, w, nw), *tb = as_type(t, b, (size_t)d.oc),
+	     *tdy = as_type(t, dy, ny);
 	pd_conv o[3];
 
+	d.type = t;
 	for (int nhwc = 0; nhwc < 2; nhwc++) {
 		d.nhwc = nhwc;
 		memset(y, 0, ny * sizeof *y);
@@ -139,18 +167,27 @@ static void conv(pd_conv_desc d, const char *name)
 		}
 		for (int twice = 0; twice < 2; twice++) { /* what one call leaves in scratch must not matter */
 			memset(scratch, 0xFF, scratch_size);
-			pd_conv_forward(&o[0], gy, x, w, b, scratch);
-			pd_conv_backward_data(&o[1], gx, dy, w, scratch);
-			pd_conv_backward_weights(&o[2], gw, gb, x, dy, scratch);
+			pd_conv_forward(&o[0], gy, tx, tw, tb, scratch);
+			pd_conv_backward_data(&o[1], gx, tdy, tw, scratch);
+			pd_conv_backward_weights(&o[2], gw, gb, tx, tdy, scratch);
 		}
-		snprintf(text, sizeof text, "conv %s nhwc %d", name, nhwc);
-		compare(text, gy, y, ny);
-		compare(text, gx, dx, nx);
-		compare(text, gw, dw, nw);
+		snprintf(text, sizeof text, "conv %s nhwc %d type %d", name, nhwc, (int)t);
+		compare_as(t, text, in_f32(t, gy, ny), y, ny);
+		compare_as(t, text, in_f32(t, gx, nx), dx, nx);
+		compare_as(t, text, in_f32(t, gw, nw), dw, nw);
 		if (d.bias)
-			compare(text, gb, db, (size_t)d.oc);
+			compare_as(t, text, in_f32(t, gb, (size_t)d.oc), db, (size_t)d.oc);
 	}
+	if (t != PD_F32)
+		free(tx), free(tw), free(tb), free(tdy);
 	free(x), free(w), free(b), free(dy), free(gy), free(gx), free(gw), free(gb);
+}
+
+static void conv(pd_conv_desc d, const char *name)
+{
+	conv_as(PD_F32, d, name);
+	conv_as(PD_BF16, d, name);
+	conv_as(PD_F16, d, name);
 }
 
 static void convolutions(void)
@@ -374,6 +411,71 @@ static void product_of(int m, int n, int k, int ta, int tb)
 	free(a), free(b), free(c);
 }
 
+/* Rows of a, b and c as far apart as they like; a primitive where the processor has one. */
+static void product_half(pd_dtype in, pd_dtype out, int m, int n, int k, int ta, int tb, int apart)
+{
+	static double want[MOST];
+	const int rows[3] = { ta ? k : m, tb ? n : k, m }, cols[3] = { ta ? m : k, tb ? k : n, n };
+	const int lda = cols[0] + apart, ldb = cols[1] + 2 * apart, ldc = n + 3 * apart;
+	const size_t na = (size_t)(rows[0] * lda), nb = (size_t)(rows[1] * ldb), nc = (size_t)(m * ldc);
+	float *a = filled(na, m), *b = filled(nb, n), *c = filled(nc, k);
+	uint16_t *ha = as_type(in, a, na), *hb = as_type(in, b, nb);
+	void *hc = as_type(out, c, nc);
+	char text[128];
+
+	snprintf(text, sizeof text, "product %d x %d x %d of type %d to %d, transposed %d %d, apart %d", m, n, k,
+		(int)in, (int)out, ta, tb, apart);
+	for (int adds = 1; adds >= 0; adds--) { /* what lay there, then in its place */
+		for (int r = 0; r < m; r++)
+			for (int s = 0; s < ldc; s++) {
+				double sum = s >= n || adds ? (double)c[r * ldc + s] : 0;
+
+				for (int t = 0; s < n && t < k; t++)
+					sum += (double)a[ta ? t * lda + r : r * lda + t] *
+					       (double)b[tb ? s * ldb + t : t * ldb + s];
+				want[r * ldc + s] = sum;
+			}
+		pd_gemm_half(in, out, ta, tb, m, n, k, ha, lda, hb, ldb, (float)adds, hc, ldc);
+		compare_as(out, text, in_f32(out, hc, nc), want, nc);
+	}
+	CHECK(cpu_product(0, in, out, ta, tb, m, n, k, ha, lda, hb, ldb, 0, hc, ldc) == cpu_multiplies(in),
+		"%s: the processor %s such floats, the library does not", text,
+		cpu_multiplies(in) ? "multiplies" : "widens");
+	free(a), free(b), free(ha), free(hb);
+	if (out == PD_F32)
+		free(c);
+	else
+		free(c), free(hc);
+}
+
+static void products_half(void)
+{
+	const pd_dtype kind[] = { PD_BF16, PD_F16 };
+
+	for (int i = 0; i < 64; i++) {
+		const pd_dtype in = kind[i & 1];
+		const int most = i < 48 ? 40 : 200;
+		int d[3];
+
+		for (int j = 0; j < 3; j++)
+			d[j] = 1 + (int)(pd_random_unit(11, (uint64_t)i, (uint64_t)j, 5) * (float)most);
+		product_half(in, i & 2 ? PD_F32 : in, d[0], d[1], d[2], i >> 2 & 1, i >> 3 & 1, i >> 4 & 1);
+	}
+#pragma omp parallel for
+	for (int i = 0; i < 8; i++) { /* a batch: each thread has its own */
+		uint16_t one[64 * 64];
+		float sum[64 * 64];
+
+		for (int j = 0; j < 64 * 64; j++)
+			one[j] = pd_to_bf16(1);
+		pd_gemm_half(PD_BF16, PD_F32, 0, i & 1, 64, 64, 64, one, 64, one, 64, 0, sum, 64);
+		for (int j = 0; j < 64 * 64; j++)
+			if (sum[j] != 64)
+#pragma omp atomic
+				failures++;
+	}
+}
+
 int main(void)
 {
 	for (int threads = 1; threads <= 2; threads++) {
@@ -392,6 +494,9 @@ int main(void)
 			product_of(64, 48, 33, t & 1, t >> 1);
 		}
 		product_of(1, 1, 1, 0, 0);
+		products_half();
 	}
+	printf("16-bit primitives: bf16 %s, fp16 %s\n", cpu_multiplies(PD_BF16) ? "yes" : "no",
+		cpu_multiplies(PD_F16) ? "yes" : "no");
 	return failures ? 1 : 0;
 }

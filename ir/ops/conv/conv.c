@@ -163,6 +163,7 @@ static void lib(const Node *n, Lib *l)
 	const Type *x = x_of(n), *w = w_of(n), *y = y_of(n);
 
 	*l = (Lib){ .kind = LIB_CONV,
+		.type = x->dtype,
 		.what = is_forward(n)              ? 0
 		        : n->op == OP_ConvGradData ? 1
 		                                   : 2,
