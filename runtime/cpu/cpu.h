@@ -78,7 +78,8 @@ void *cpu_alloc(size_t n);
 
 /* ---- cpu_product.c ---- */
 
-/* pd_gemm_half by a primitive; room: for what it works in. false: there is none, nothing was done. */
+/* pd_gemm_half by a primitive; room: for what it works in. false: there is none, also of a column of numbers that lie apart;
+ * nothing was done. */
 bool cpu_product(int room, pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const uint16_t *a,
 	int lda, const uint16_t *b, int ldb, float beta, void *c, int ldc);
 

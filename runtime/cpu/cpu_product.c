@@ -29,6 +29,13 @@ static cpu_layout *matrix(pd_dtype t, int rows, int cols, int ld, int transposed
 	return cpu_layout_make(t, 2, dim, transposed ? along : down);
 }
 
+/* Its elements are all apart: version 3.7 takes them for neighbours. */
+static bool scattered(const shape *s)
+{
+	return (s->lda > 1 && (s->transa ? s->m : s->k) == 1) || (s->ldb > 1 && (s->transb ? s->k : s->n) == 1) ||
+	       (s->ldc > 1 && s->n == 1);
+}
+
 static product *made(const shape *s)
 {
 	product *p = cpu_alloc(sizeof *p);
@@ -38,7 +45,7 @@ static product *made(const shape *s)
 
 	p->s = *s;
 	cpu_engine();
-	if (cpu_ask_product(&p->p, x, w, y, s->adds))
+	if (!scattered(s) && cpu_ask_product(&p->p, x, w, y, s->adds))
 		cpu_make(&p->p, (const int[]){ DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0 });
 	cpu_layout_drop(x);
 	cpu_layout_drop(w);
