@@ -168,6 +168,7 @@ int rt_ring(int k);
 int rt_peer(int k);
 void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes);
 void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes);
+void rt_post_sum(int i, int peer, int tag, float *sum, size_t n); /* added as it comes; of ranks that are rt_shared() */
 bool rt_idle(int i);
 /* What all ranks have in mine, in the order of ranks, to all; one at a time. */
 void rt_gather_start(const void *mine, void *all, size_t bytes);
@@ -189,6 +190,18 @@ void rt_wait_sum(int64_t n);     /* until the n-th sum since the start is made, 
 /* Blocking messages of any size in the main thread. */
 void rt_send(int peer, int tag, const void *buf, size_t bytes);
 void rt_recv(int peer, int tag, void *buf, size_t bytes);
+
+/* ---- host_memory.c: parts of AllReduce between ranks of one host ---- */
+/* Before step 0, all ranks: what this one tells, where there is room for what all tell, first of their memory, then whose they
+ * can reach; then who uses it. */
+size_t rt_shared_offer(int world, void **told, void **all);
+unsigned char *rt_shared_see(int world, void **all);
+void rt_shared_agree(int world);
+bool rt_shared(int peer); /* messages of AllReduce to and from this rank go through memory */
+/* Lock held. Message k of RT_COLL, as rt_ring(k): from now on under way. add: floats, to what is in buf. */
+void rt_shared_post(int k, int peer, bool recv, bool add, void *buf, size_t bytes);
+bool rt_shared_busy(int k);
+bool rt_shared_advance(void); /* true: something moved */
 
 /* ---- idle_wait.c ---- */
 void rt_crowd(

@@ -200,6 +200,15 @@ static bool small_advance(void)
 	return true;
 }
 
+/* Transfer k is added to the own part as it arrives, without being staged. */
+static bool adds(int64_t k)
+{
+	const job *j = &queue[head];
+	const int n = j->group->n;
+
+	return k < total / 2 && j->codec.kind == PD_CODEC_EXACT && rt_shared(j->group->rank[(self + n - 1) % n]);
+}
+
 /* What arrived with transfer k: added to the own part, or, of a finished sum, put in its place. */
 static void take(int64_t k)
 {
@@ -214,7 +223,7 @@ static void take(int64_t k)
 		rt_decode(&j->codec, incoming[k % WINDOW], count, at, sum);
 		j->bad |= !sum && rt_encoded_bad(&j->codec, incoming[k % WINDOW], count);
 		rt_spent_packed(from);
-	} else if (sum)
+	} else if (sum && !adds(k))
 		add(at, incoming[k % WINDOW], count);
 }
 
@@ -254,8 +263,12 @@ static void post_ready(bool *moved)
 		(received < total / 2 || send_done > received - total / 2)) {
 		float *at = part(received, before, &n);
 
-		rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before], RT_TAG_RING,
-			!exact || received < total / 2 ? incoming[received % WINDOW] : at, rt_encoded(&j->codec, n));
+		if (adds(received))
+			rt_post_sum(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before], RT_TAG_RING, at, n);
+		else
+			rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before], RT_TAG_RING,
+				!exact || received < total / 2 ? incoming[received % WINDOW] : at,
+				rt_encoded(&j->codec, n));
 		received++;
 		*moved = true;
 	}

@@ -21,7 +21,7 @@ typedef struct label {         /* what a request is for, in words of the plan */
 	int peer, channel, mb; /* channel -1: a collective */
 	int64_t step;
 	size_t bytes;
-	bool recv;
+	bool recv, add; /* add: to what is there */
 } label;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -200,13 +200,16 @@ static bool poll_all(void)
 			completed(ready[k], &status[k]);
 		moved = n > 0;
 	}
+	moved |= rt_shared_advance();
 	moved |= rt_ring_advance();
 	if (moved)
 		moved_at = rt_now();
 	return moved;
 }
 
-bool rt_idle(int i) { return request[i] == MPI_REQUEST_NULL; }
+static bool shared_at(int i) { return i >= ring0 && i < ring0 + RT_COLL && rt_shared_busy(i - ring0); }
+
+bool rt_idle(int i) { return request[i] == MPI_REQUEST_NULL && !shared_at(i); }
 
 int rt_ring(int k) { return ring0 + k; }
 
@@ -216,18 +219,25 @@ int rt_between(int rank, int j) { return between0 + 4 * rank + j; }
 
 int rt_owned(int k, int member) { return owned0 + k * rt_program->replicas + member; }
 
+/* Parts of sums go through memory where the peer is on this host. */
+static bool by_memory(int peer, int tag) { return (tag == RT_TAG_RING || tag == RT_TAG_SMALL) && rt_shared(peer); }
+
 static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 {
 	if (l.bytes > INT_MAX)
 		rt_fail(RT_ERROR, "R105", "a message of %zu bytes is over the 2 GiB that one message may have",
 			l.bytes);
-	if (request[i] != MPI_REQUEST_NULL)
+	if (!rt_idle(i))
 		rt_fail(RT_ERROR, "R106",
 			"request of channel %d, microbatch %d was posted before microbatch %d was waited for",
 			l.channel, l.mb, labels[i].mb);
 	labels[i] = l;
 	if (!l.recv)
 		rt_traffic(l.peer < rt_program->world ? l.peer : rt_program->world, tag, l.channel >= 0, l.bytes);
+	if (comm == collective && by_memory(l.peer, tag)) {
+		rt_shared_post(i - ring0, l.peer, l.recv, l.add, buf, l.bytes);
+		return;
+	}
 	if (l.recv)
 		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, rt_task_of(l.peer), tag, comm, &request[i]), "MPI_Irecv");
 	else
@@ -248,6 +258,17 @@ void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes)
 		(label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes, .recv = true });
 }
 
+void rt_post_sum(int i, int peer, int tag, float *sum, size_t n)
+{
+	post(i, collective, tag, sum,
+		(label){ .peer = peer,
+			.channel = -1,
+			.step = rt_step,
+			.bytes = n * sizeof *sum,
+			.recv = true,
+			.add = true });
+}
+
 void rt_lock(void) { pthread_mutex_lock(&lock); }
 
 void rt_unlock(void) { pthread_mutex_unlock(&lock); }
@@ -259,7 +280,7 @@ void rt_wake(void) { pthread_cond_signal(&work); }
 static bool range_idle(int first, int n, int *pending)
 {
 	for (int i = first; i < first + n; i++)
-		if (request[i] != MPI_REQUEST_NULL) {
+		if (!rt_idle(i)) {
 			*pending = i;
 			return false;
 		}
@@ -272,7 +293,7 @@ static bool ring_done(int first, int n, int *pending)
 		return true;
 	*pending = -1;
 	for (int i = first; i < first + n && *pending < 0; i++)
-		if (request[i] != MPI_REQUEST_NULL && labels[i].recv)
+		if (!rt_idle(i) && labels[i].recv)
 			*pending = i;
 	if (*pending < 0)
 		range_idle(first, n, pending);
@@ -487,6 +508,18 @@ static void meet(const pd_program *p)
 	rt_met(p);
 }
 
+/* Which ranks of this host have memory with this one. */
+static void share(const pd_program *p)
+{
+	void *mine, *all;
+	const int n = (int)rt_shared_offer(p->world, &mine, &all);
+
+	check(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, ranks), "MPI_Allgather");
+	mine = rt_shared_see(p->world, &all);
+	check(MPI_Allgather(mine, p->world, MPI_BYTE, all, p->world, MPI_BYTE, ranks), "MPI_Allgather");
+	rt_shared_agree(p->world);
+}
+
 void rt_join(const pd_program *p, double timeout)
 {
 	int provided, task, tasks, flag, *bound;
@@ -516,6 +549,7 @@ void rt_join(const pd_program *p, double timeout)
 			"%d channels of %d microbatches need more message tags than the %d of this MPI", p->channels,
 			p->microbatches, *bound);
 	meet(p);
+	share(p);
 	rt_traffic_setup(p->world + 1);
 	make_table(p);
 	if (pthread_create(&thread, NULL, progress, NULL))
