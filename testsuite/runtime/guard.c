@@ -127,6 +127,7 @@ static void judge(void)
 int main(int argc, char **argv)
 {
 	mode = argc > 1 ? argv[1] : "";
+	setenv("PD_SHARED", "0", 1); /* what does not go through MPI_Isend has no times of ours */
 	place_me(&program);
 	all = (pd_group){ program.world, everyone };
 	for (int i = 0; i < 64; i++)
