@@ -27,7 +27,8 @@ enum { UNIT = 64, PIECE = 32 * 1024, SPAN = 512 * 1024, PAGE = 64 * 1024 }; /* P
 typedef struct lane {
 	_Alignas(UNIT) _Atomic uint64_t put;
 	_Alignas(UNIT) _Atomic uint64_t got;
-	_Alignas(PAGE) char bytes[SPAN];
+	_Alignas(UNIT) char fill[PAGE - 2 * UNIT]; /* so that each begins with a page of the file */
+	char bytes[SPAN];
 } lane;
 
 typedef struct offer { /* what a rank tells the others */
@@ -49,6 +50,7 @@ static lane **out, **in;    /* by rank; NULL: MPI */
 static message posted[RT_COLL];
 static int order[RT_COLL], npending; /* those that are under way, as they were posted */
 
+_Static_assert(sizeof(lane) % PAGE == 0, "lanes are mapped by themselves");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "lanes count without locks");
 
 static size_t size(size_t bytes) { return UNIT + (bytes + UNIT - 1) / UNIT * UNIT; }
