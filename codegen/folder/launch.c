@@ -95,18 +95,22 @@ static const char launch_once[] =
  * where ranks of a host do not follow each other: "n1:2,n2:2" where they do; NULL: they do not. */
 static const char *host_list(const Build *b)
 {
-	const char *list = "";
+	Buf out = { 0 };
 
 	for (int r = 0, end; r < b->m->schedule->ndevice; r = end) {
 		const char *host = host_of(b, r);
 
 		for (int k = 0; k < r; k++)
-			if (!strcmp(host_of(b, k), host))
+			if (!strcmp(host_of(b, k), host)) {
+				buf_free(&out);
 				return NULL;
+			}
 		for (end = r + 1; end < b->m->schedule->ndevice && !strcmp(host_of(b, end), host);)
 			end++;
-		list = arena_printf(b->a, "%s%s%s:%d", list, r ? "," : "", host, (end - r) * b->tensor);
+		buf_printf(&out, "%s%s:%d", r ? "," : "", host, (end - r) * b->tensor);
 	}
+	const char *list = arena_str(b->a, buf_str(&out));
+	buf_free(&out);
 	return list;
 }
 

@@ -50,7 +50,6 @@ typedef struct Read {
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
-/* Settings that the file may hold and that nothing reads in this version; the user is told. */
 /* ---- device types ---- */
 
 static void t_backend(Yaml *y, const YNode *v, void *to)

@@ -3,31 +3,23 @@
  * hosts are shared by the members. */
 #include "cluster.h"
 
-static int of_host(const Cluster *c, int host)
-{
-	int n = 0;
-
-	for (int i = 0; i < c->ndevice; i++)
-		n += c->device[i].host == host;
-	return n;
-}
-
 bool cluster_group(Arena *a, Cluster *c, int tensor, Diag *d)
 {
-	int n = 0, seen = 0, most = 0;
+	int n = 0, most = 0;
 
 	if (tensor < 2)
 		return true;
-	for (int i = 0; i < c->ndevice; i++) {
-		const Device *dev = &c->device[i];
-		const int has = of_host(c, dev->host);
+	for (int i = 0, end; i < c->ndevice; i = end) {
+		for (end = i + 1; end < c->ndevice && c->device[end].host == c->device[i].host;)
+			end++;
+		most = end - i > most ? end - i : most;
+		for (int k = i; k + tensor <= end; k += tensor) { /* n <= k: what is read is not yet written over */
+			const char *last = c->device[k + tensor - 1].name;
 
-		seen = i && c->device[i - 1].host == dev->host ? seen + 1 : 0;
-		most = has > most ? has : most;
-		if (seen % tensor || has - seen < tensor)
-			continue;
-		c->device[n] = *dev;
-		c->device[n++].name = arena_printf(a, "%s..%s", dev->name, dev[tensor - 1].name);
+			c->device[n] = c->device[k];
+			c->device[n].name = arena_printf(a, "%s..%s", c->device[k].name, last);
+			n++;
+		}
 	}
 	if (!n)
 		return diag_error(d, FILELOC(c->file), 424,

@@ -16,6 +16,14 @@ static const char *in_unit(Arena *a, double seconds, int digits, double least_ms
 
 const char *time_text(Arena *a, double seconds) { return seconds <= 0 ? "0 us" : in_unit(a, seconds, 4, 1e-3); }
 
+const char *duration_text(Arena *a, double seconds)
+{
+	return seconds >= 2 * 86400  ? arena_printf(a, "%.1f days", seconds / 86400)
+	       : seconds >= 2 * 3600 ? arena_printf(a, "%.1f h", seconds / 3600)
+	       : seconds >= 120      ? arena_printf(a, "%.1f min", seconds / 60)
+	                             : time_text(a, seconds);
+}
+
 const char *time_short(Arena *a, double seconds) { return in_unit(a, seconds, 3, 1e-6); }
 
 const char *number_text(Arena *a, double x, int digits)

@@ -207,9 +207,9 @@ typedef struct SimPair {
 SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 /* Does a sum go to everyone at once (runtime/comm/allreduce.c)? */
 bool sim_small_sum(const SimJoin *j);
-/* Of a stage whose replicas own its parameters: `sums` is its AllReduce {owner}. */
 /* A ReduceScatter or AllGather of parts (passes/comm/zero.c), at the end of the list. */
 SimJoin *sim_add_parts(Arena *a, SimModel *x, const Stage *s, const Node *n, int *cap);
+/* Of a stage whose replicas own its parameters: `sums` is its AllReduce {owner}. */
 void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int *cap);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */

@@ -148,6 +148,7 @@ bool compile_machine(Compile *c)
 		return false;
 	if (!cluster_group(c->a, &c->cluster, (int)o->t.plan.tensor, c->d))
 		return false;
+	compile_first_devices(c);
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;

@@ -34,7 +34,7 @@ typedef struct Compile {
 	int64_t samples;         /* of the files to train on; 0: not known here */
 	int argc;
 	char **argv;         /* of the command, for --report */
-	int devices;         /* only the first so many of those that train; 0: all */
+	int devices;         /* only the first so many of those that train (--tensor: groups); 0: all */
 	const char *without; /* the host (on one host: the device) of the cluster that is left out; NULL: none */
 } Compile;
 
@@ -69,8 +69,10 @@ bool data_fits(Compile *c, const DataInput *x, const Value *v, DataCount *of);
 const char *data_said(const Compile *c); /* where the numbers come from */
 bool data_known(Compile *c);             /* is it known how to read each file that is named? E0217 */
 void data_kinds(Compile *c);             /* what each file is, by its content, else what was said of it or of all */
-/* without_hosts.c: takes c->without, or what lies behind the first c->devices, out of the cluster; which hosts the plan could lose; their plans, after the whole one. */
+/* without_hosts.c: takes c->without out of the cluster; what lies behind the first c->devices; which hosts the plan could lose; their
+ * plans, after the whole one. */
 void compile_left_out(Compile *c);
+void compile_first_devices(Compile *c);
 void compile_tolerated(Compile *c);
 bool compile_tolerant(Compile *c, const char *dir);
 bool compile_folder(Compile *c, const char *dir); /* makes it and what it lies in */

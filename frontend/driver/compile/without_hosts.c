@@ -63,25 +63,24 @@ static void leave_out(Arena *a, Cluster *k, const char *name)
 }
 
 /* Devices that train are the first ones; behind them are those of servers. */
-static void keep_first(Arena *a, Cluster *k, int devices)
+void compile_first_devices(Compile *c)
 {
+	Cluster *k = &c->cluster;
 	const int workers = cluster_workers(k);
-	bool *gone = NEWN(a, bool, k->nhost + 1);
+	bool *gone = NEWN(c->a, bool, k->nhost + 1);
 
-	if (devices >= workers)
+	if (!c->devices || c->devices >= workers)
 		return;
-	remove_devices(k, devices, workers);
+	remove_devices(k, c->devices, workers);
 	for (int i = 0; i < k->nhost; i++)
 		gone[i] = true;
 	for (int i = 0; i < k->ndevice; i++)
 		gone[k->device[i].host] = false;
-	remove_hosts(a, k, gone);
+	remove_hosts(c->a, k, gone);
 }
 
 void compile_left_out(Compile *c)
 {
-	if (c->devices)
-		keep_first(c->a, &c->cluster, c->devices);
 	if (c->without)
 		leave_out(c->a, &c->cluster, c->without);
 }

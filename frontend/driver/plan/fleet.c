@@ -12,9 +12,9 @@
 enum { SIZES_MOST = 64 };
 
 typedef struct Size {
-	int devices, hosts;
-	const char *plan; /* NULL: there is none */
-	const char *why;  /* not */
+	int groups, devices, hosts; /* groups: of --tensor devices each; without it devices */
+	const char *plan;           /* NULL: there is none */
+	const char *why;            /* not */
 	int64_t steps, batch;
 	double step, share;     /* seconds; of the time, what goes into steps that last */
 	double run, price, kwh; /* of all steps; price, kwh below 0: not known */
@@ -96,7 +96,7 @@ static bool try(const Compile *whole, Size *z)
 		.model = whole->model,
 		.argc = whole->argc,
 		.argv = whole->argv,
-		.devices = z->devices };
+		.devices = z->groups };
 
 	d.out = open_memstream(&text, &n);
 	if (!d.out)
@@ -122,14 +122,6 @@ static bool try(const Compile *whole, Size *z)
 
 /* ---- what is said ---- */
 
-static const char *span(const Compile *c, double seconds)
-{
-	return seconds >= 2 * 86400  ? arena_printf(c->a, "%.1f days", seconds / 86400)
-	       : seconds >= 2 * 3600 ? arena_printf(c->a, "%.1f h", seconds / 3600)
-	       : seconds >= 120      ? arena_printf(c->a, "%.1f min", seconds / 60)
-	                             : time_text(c->a, seconds);
-}
-
 static const char *amount(const Compile *c, double x) { return x < 0 ? "-" : number_text(c->a, x, 5); }
 
 static void print_row(const Compile *c, const Size *z, bool chosen)
@@ -139,7 +131,7 @@ static void print_row(const Compile *c, const Size *z, bool chosen)
 		return;
 	}
 	printf("  %7d %6d  %-20s %-10s %-10s %10s %10s  %s\n", z->devices, z->hosts, z->plan, time_text(c->a, z->step),
-		span(c, z->run), amount(c, z->price), amount(c, z->kwh),
+		duration_text(c->a, z->run), amount(c, z->price), amount(c, z->kwh),
 		chosen    ? "<-"
 		: z->kept ? "yes"
 			  : "");
@@ -184,15 +176,16 @@ static int nothing(const Compile *c, const Size *z, int n)
 		diag_error(c->d, NOLOC, 425, "no number of devices has a plan: %s", z[n - 1].why);
 		return EXIT_NO_PLAN;
 	}
-	const char *limit = c->o->deadline > 0 ? arena_printf(c->a, " within %s", span(c, c->o->deadline)) : "";
+	const char *limit =
+		c->o->deadline > 0 ? arena_printf(c->a, " within %s", duration_text(c->a, c->o->deadline)) : "";
 	diag_error(c->d, NOLOC, 425, "no number of devices ends %lld steps%s%s: the fastest, %d, takes %s%s",
 		(long long)fast->steps, limit,
 		c->o->budget > 0 ? arena_printf(c->a, " for at most %s", amount(c, c->o->budget)) : "", fast->devices,
-		span(c, fast->run),
-		c->o->budget > 0
-			? arena_printf(c->a, " and costs %s, the cheapest, %d, costs %s and takes %s",
-				  amount(c, fast->price), cheap->devices, amount(c, cheap->price), span(c, cheap->run))
-			: "");
+		duration_text(c->a, fast->run),
+		c->o->budget > 0 ? arena_printf(c->a, " and costs %s, the cheapest, %d, costs %s and takes %s",
+					   amount(c, fast->price), cheap->devices, amount(c, cheap->price),
+					   duration_text(c->a, cheap->run))
+				 : "");
 	return EXIT_NO_PLAN;
 }
 
@@ -225,11 +218,12 @@ int fleet_main(Compile *c)
 
 	if (!asked_well(c))
 		return c->d->last_code == 1 ? EXIT_USAGE : EXIT_INPUT;
-	const int n = sizes(&c->cluster, list);
+	const int n = sizes(&c->cluster, list), each = c->o->t.plan.tensor > 1 ? (int)c->o->t.plan.tensor : 1;
 	Size *z = NEWN(c->a, Size, n);
 
 	for (int i = 0; i < n; i++) {
-		z[i].devices = list[i];
+		z[i].groups = list[i];
+		z[i].devices = list[i] * each;
 		if (!try(c, &z[i]))
 			return c->d->last_code == 1 ? EXIT_USAGE : EXIT_INPUT;
 		z[i].kept = z[i].plan && (!(c->o->deadline > 0) || z[i].run <= c->o->deadline) &&
@@ -255,7 +249,7 @@ int fleet_main(Compile *c)
 			!(c->o->deadline > 0) ? "fastest"
 			: best->price >= 0    ? "cheapest in time"
 					      : "fewest in time",
-			best->devices, best->devices == 1 ? "" : "s", best->plan, span(c, best->run),
+			best->devices, best->devices == 1 ? "" : "s", best->plan, duration_text(c->a, best->run),
 			best->price >= 0 ? arena_printf(c->a, ", price %s", amount(c, best->price)) : "");
 	return 0;
 }

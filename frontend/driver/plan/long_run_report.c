@@ -57,14 +57,6 @@ static Told play(const Compile *c, const Sim *s)
 	return t;
 }
 
-static const char *span(const Compile *c, double seconds)
-{
-	return seconds >= 2 * 86400  ? arena_printf(c->a, "%.1f days", seconds / 86400)
-	       : seconds >= 2 * 3600 ? arena_printf(c->a, "%.1f h", seconds / 3600)
-	       : seconds >= 120      ? arena_printf(c->a, "%.1f min", seconds / 60)
-	                             : time_text(c->a, seconds);
-}
-
 void print_long_run(const Compile *c, const Sim *s)
 {
 	const Told t = play(c, s);
@@ -72,19 +64,20 @@ void print_long_run(const Compile *c, const Sim *s)
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
 	printf("  %s days, a failure every %s (%d host%s, each every %s), restart %s, checkpoint %s%s\n",
-		number_text(c->a, c->o->days, 4), span(c, t.run.mtbf), t.spend.hosts, t.spend.hosts == 1 ? "" : "s",
-		span(c, c->o->mtbf * 3600), span(c, t.run.restart), span(c, t.run.save),
+		number_text(c->a, c->o->days, 4), duration_text(c->a, t.run.mtbf), t.spend.hosts,
+		t.spend.hosts == 1 ? "" : "s", duration_text(c->a, c->o->mtbf * 3600),
+		duration_text(c->a, t.run.restart), duration_text(c->a, t.run.save),
 		c->o->ckpt_seconds >= 0 ? "" : arena_printf(c->a, " (%s at 1 GB/s)", str_bytes(c->a, t.bytes)));
 	printf("  checkpoint every                      goodput  failures  lost       saving     restarting\n");
 	for (int i = 0; i < 4; i++)
 		if (t.every[i] > 0)
 			printf("  %-9s %10lld steps, %-9s %7.2f %%  %8.1f  %-9s  %-9s  %s\n", rule[i],
-				(long long)t.every[i], span(c, (double)t.every[i] * t.run.step),
+				(long long)t.every[i], duration_text(c->a, (double)t.every[i] * t.run.step),
 				100 * t.played[i].steps * t.run.step / t.run.length, t.played[i].failures,
-				span(c, t.played[i].lost), span(c, t.played[i].saving),
-				span(c, t.played[i].restarting));
+				duration_text(c->a, t.played[i].lost), duration_text(c->a, t.played[i].saving),
+				duration_text(c->a, t.played[i].restarting));
 	printf("  %.0f steps last, %.0f samples: as much as %s without failures and checkpoints; --ckpt-every %lld\n",
-		p->steps, p->steps * samples, span(c, p->steps * t.run.step), (long long)t.every[0]);
+		p->steps, p->steps * samples, duration_text(c->a, p->steps * t.run.step), (long long)t.every[0]);
 	if (t.spend.price >= 0)
 		printf("  price %s, %s of a million samples that last\n",
 			number_text(c->a, t.spend.price * t.run.length / 3600, 5),
