@@ -75,6 +75,8 @@ typedef struct LoopSettings {
 	bool gnorm;                            /* the norm of the gradient goes into progress lines and metrics */
 } LoopSettings;
 
+enum { PIPE_SGD_MOST = 1024 }; /* K */
+
 /* How the model is cut, replicated and scheduled. */
 typedef struct PlanSettings {
 	const char *replicas;          /* "2-1-1", NULL: auto */
@@ -91,6 +93,7 @@ typedef struct PlanSettings {
 	ReplicaSplit replica_split;
 	Stash stash; /* pipedream */
 	bool vertical_sync;
+	bool choose_pipe_sgd;                /* --pipe-sgd auto was asked for: K, codec and buckets by simulation */
 	int64_t pipe_sgd;                    /* K: an update has the gradients of K - 1 steps before; 0, 1: its own */
 	int64_t warmup_steps, warmup_epochs; /* asynchronous: so many steps, and so many epochs, are flushed first */
 	Recompute recompute;
@@ -115,6 +118,7 @@ typedef struct CommSettings {
 	bool no_opau;               /* what is between sums at servers and updates stays with the devices */
 	struct {                    /* of gradients on the wire */
 		Codec codec;
+		bool said;
 		bool if_faster; /* only sums that are predicted to end earlier so */
 		int block;      /* elements that share a step of q8 */
 		bool feedback;  /* what packing takes away is added in the next step */

@@ -98,7 +98,7 @@ static void b_micro(Yaml *y, const YNode *v, void *to)
 {
 	Training *t = to;
 
-	t->loop.choose_micro = v->type == YAML_SCALAR_NODE && !strcmp((const char *)v->data.scalar.value, "auto");
+	t->loop.choose_micro = yaml_is_auto(v);
 	t->loop.micro = t->loop.choose_micro ? 0 : yaml_int(y, v, "batch.micro", 1, (int64_t)1 << 32);
 }
 static const YKey batch_keys[] = { { "global", b_global }, { "micro", b_micro } };

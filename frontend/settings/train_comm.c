@@ -12,6 +12,7 @@ bool training_compress(Arena *a, Training *t, const char *v, Diag *d)
 
 	if (comma && strcmp(comma, ",ef") == 0 && strncmp(v, "none", 4))
 		v = arena_printf(a, "%.*s", (int)(comma - v), v);
+	t->comm.compress.said = true;
 	t->comm.compress.feedback = comma != NULL;
 	t->comm.compress.if_faster = strncmp(v, "auto:", 5) == 0;
 	v += t->comm.compress.if_faster ? 5 : 0;

@@ -47,7 +47,10 @@ static void s_vertical(Yaml *y, const YNode *v, void *to)
 }
 static void s_pipe_sgd(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->plan.pipe_sgd = yaml_int(y, v, "schedule.pipe_sgd", 1, 1024);
+	PlanSettings *p = &((Training *)to)->plan;
+
+	p->choose_pipe_sgd = yaml_is_auto(v);
+	p->pipe_sgd = p->choose_pipe_sgd ? 0 : yaml_int(y, v, "schedule.pipe_sgd", 1, PIPE_SGD_MOST);
 }
 static void s_staleness(Yaml *y, const YNode *v, void *to)
 {

@@ -284,6 +284,11 @@ const char *yaml_text(Yaml *y, const YNode *n, const char *what)
 	return arena_str(y->a, scalar(n));
 }
 
+bool yaml_is_auto(const YNode *n)
+{
+	return n->type == YAML_SCALAR_NODE && !strcmp((const char *)n->data.scalar.value, "auto");
+}
+
 int64_t yaml_int(Yaml *y, const YNode *n, const char *what, int64_t lo, int64_t hi)
 {
 	const char *s = yaml_text(y, n, what);

@@ -87,6 +87,14 @@ static const char *policy_refuses(Arena *a, ScheduleSpec spec, int nstage, const
 	return NULL;
 }
 
+/* --pipe-sgd asks for older gradients, or may come to. */
+static bool has_k(const Training *t) { return t->plan.pipe_sgd > 1 || t->plan.choose_pipe_sgd; }
+
+static const char *k_of(Arena *a, const Training *t)
+{
+	return t->plan.choose_pipe_sgd ? "auto" : arena_printf(a, "%lld", (long long)t->plan.pipe_sgd);
+}
+
 const char *schedule_refuses(Arena *a, const Training *t, ScheduleSpec spec, int nstage, const int *replicas)
 {
 	for (int s = 1; s < nstage && t->plan.vertical_sync; s++)
@@ -95,9 +103,9 @@ const char *schedule_refuses(Arena *a, const Training *t, ScheduleSpec spec, int
 				"--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
 				"%d; it needs as many replicas in every stage",
 				replicas[0], s, replicas[s]);
-	if (t->plan.pipe_sgd > 1 && nstage > 1)
-		return arena_printf(a, "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
-			(long long)t->plan.pipe_sgd, nstage);
+	if (has_k(t) && nstage > 1)
+		return arena_printf(a, "--pipe-sgd %s is of data parallelism: the plan must have one stage, not %d",
+			k_of(a, t), nstage);
 	for (int s = 0; s < nstage && spec.kind == SCHEDULE_MP; s++)
 		if (replicas[s] > 1)
 			return arena_printf(a,
@@ -109,14 +117,12 @@ const char *schedule_refuses(Arena *a, const Training *t, ScheduleSpec spec, int
 
 static bool pipe_sgd_check(const PassCx *cx, ScheduleSpec spec)
 {
-	const int64_t k = cx->train->plan.pipe_sgd;
-
-	if (k > 1 && spec.kind != SCHEDULE_AUTO && spec.kind != SCHEDULE_PLAIN)
+	if (has_k(cx->train) && spec.kind != SCHEDULE_AUTO && spec.kind != SCHEDULE_PLAIN)
 		return refuse(
 			cx, arena_printf(cx->scratch,
-				    "--pipe-sgd %lld delays the gradients of whole steps, schedule %s those of stages: "
+				    "--pipe-sgd %s delays the gradients of whole steps, schedule %s those of stages: "
 				    "together they have no formula",
-				    (long long)k, schedule_str(cx->scratch, spec)));
+				    k_of(cx->scratch, cx->train), schedule_str(cx->scratch, spec)));
 	return true;
 }
 

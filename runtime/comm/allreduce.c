@@ -428,6 +428,8 @@ static void enqueue(const job *j)
 {
 	if (j->group->n == 1 || j->count == 0 || rt_alone)
 		return;
+	if (rt_virtual)
+		rt_pause(); /* what is summed is there when the statements before it have taken their time */
 	rt_lock();
 	while (queued == QUEUE) {
 		rt_unlock();

@@ -101,10 +101,11 @@ def start(folder, args, timeout=300):
     return check('run', *run(['sh', 'run.sh', *args], cwd=folder, timeout=timeout))
 
 
-def delaying(tmp, tsan=False):
-    """What PD_WRAP is to be so that PD_DELAYS=SEED:MICROSECONDS delays every send and receive (lib/delays.c)."""
-    lib, wrap = f'{tmp}/delays.so', f'{tmp}/wrap'
-    check('delays', *run(['mpicc', '-std=c11', '-O1', '-Wall', '-shared', '-fPIC', os.path.join(HERE, 'lib', 'delays.c'), '-o', lib]))
+def delaying(tmp, tsan=False, how='delays'):
+    """What PD_WRAP is to be so that PD_DELAYS=SEED:MICROSECONDS delays every send and receive (lib/delays.c), or PD_LINK=
+    MICROSECONDS:BYTES every message as a link does (lib/link.c, how='link')."""
+    lib, wrap = f'{tmp}/{how}.so', f'{tmp}/{how}'
+    check(how, *run(['mpicc', '-std=c11', '-O1', '-Wall', '-shared', '-fPIC', os.path.join(HERE, 'lib', f'{how}.c'), '-o', lib]))
     if tsan:
         lib = os.path.realpath(run(['gcc', '-print-file-name=libtsan.so'])[1].strip()) + f':{lib}'
     with open(wrap, 'w') as f:

@@ -26,6 +26,7 @@ typedef struct Compile {
 	bool quick;                    /* PassCx.quick */
 	const Map *sized;              /* PassCx.sized */
 	bool micro_open;               /* nobody says the size of a microbatch */
+	const char *pipe_sgd;          /* what --pipe-sgd auto came to, but for "%s": how many sums; NULL: nothing */
 	bool global_default;           /* nor the global batch */
 	struct MicroChoice *micro;
 	int nmicro;              /* sizes that were looked at, best first (auto_microbatch.c) */

@@ -38,4 +38,9 @@ void micro_sized(Compile *c);
 /* Goes on with c->micro[i]. False after a diagnostic. */
 bool micro_take(Compile *c, int i);
 
+/* --pipe-sgd auto (auto_pipe_sgd.c): sets K, codec and buckets, where any choice has a plan. False after a diagnostic. Afterwards:
+ * what was chosen, and why. */
+bool pipe_sgd_choose(Compile *c);
+void pipe_sgd_said(const Compile *c);
+
 #endif

@@ -184,6 +184,8 @@ static bool plan_and_split(Compile *c, const char *dump)
 
 	if (c->profile && (micro_is_open(c) || c->profile->micro != c->m->batch || how != SPLIT_ROUND_ROBIN))
 		micro_sized(c);
+	if (c->o->t.plan.choose_pipe_sgd && !c->o->start_from && !pipe_sgd_choose(c))
+		return false;
 	if (micro_is_open(c) && !micro_choose(c))
 		return false;
 	if (c->o->start_from || how == SPLIT_ROUND_ROBIN)
@@ -204,6 +206,7 @@ bool compile_plan(Compile *c, const char *dump)
 		return false;
 	if (!plan_and_split(c, dump))
 		return batch_blame(c);
+	pipe_sgd_said(c);
 	if (c->m->grains <= 1)
 		warn_of_micro(c);
 	batch_warn_of_pairs(c);

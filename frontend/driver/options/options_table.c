@@ -218,6 +218,19 @@ static bool o_micro_batch(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_pipe_sgd(Cx *x, const char *v)
+{
+	PlanSettings *p = &x->o->t.plan;
+	char *end;
+	const long long k = strtoll(v, &end, 10);
+
+	p->choose_pipe_sgd = !strcmp(v, "auto");
+	if (!p->choose_pipe_sgd && (end == v || *end || k < 1 || k > PIPE_SGD_MOST))
+		return diag_error(x->d, NOLOC, 7, "--pipe-sgd wants auto or a whole number from 1 to %d, not '%s'", PIPE_SGD_MOST, v);
+	p->pipe_sgd = p->choose_pipe_sgd ? 0 : k;
+	return true;
+}
+
 static bool o_threads(Cx *x, const char *v)
 {
 	char *end;
@@ -398,8 +411,8 @@ const Opt opt_table[] = {
 	{ "Schedule", "replica-split", "S", "@", CALL, 0,
 		o_replica_split, 0, 0, 0 },
 	{ "Schedule", "stash", "S", "where stages keep versions of their weights; @", CALL, 0, o_stash, 0, 0, 0 },
-	{ "Schedule", "pipe-sgd", "K", "data parallelism: an update has the gradients of K - 1 steps before, which are summed meanwhile", INT,
-		TR(plan.pipe_sgd), 0, 0, 1, 1024 },
+	{ "Schedule", "pipe-sgd", "K", "data parallelism: an update has the gradients of K - 1 steps before, which are summed meanwhile; auto: K, compression and "
+		"buckets as the simulator finds a step shortest", CALL, 0, o_pipe_sgd, 0, 0, 0 },
 	{ "Schedule", "warmup-steps", "N", "asynchronous: the first N steps are flushed", INT, TR(plan.warmup_steps), 0, 0, 0, INT64_MAX },
 	{ "Schedule", "warmup-epochs", "N", "the same of the steps that begin in the first N epochs", INT, TR(plan.warmup_epochs), 0, 0, 0, 1 << 30 },
 	{ "Schedule", "vertical-sync", NULL, "there too: all stages use the weights that were the first stage's newest", FLAG,
