@@ -209,10 +209,10 @@ static void conv_relu(Products *p, Node *n)
 
 /* ---- backwards ---- */
 
-/* The plain Product whose result, read by `readers` nodes and nothing else, is v. */
-static Node *product_behind(Value *v, int readers)
+/* The plain Product whose result, read by one node and nothing else, is v. */
+static Node *product_behind(Value *v)
 {
-	if (v->nuses != readers || value_is_output(v))
+	if (v->nuses != 1 || value_is_output(v))
 		return NULL;
 	while (v->kind == VAL_NODE && prod_view(v->def)) {
 		v = v->def->in[0];
@@ -238,7 +238,7 @@ static void gradient_end(Products *p, Node *product, Node *last, const char *end
 
 static void relu_gradient(Products *p, Node *n)
 {
-	Node *product = product_behind(n->in[0], 1);
+	Node *product = product_behind(n->in[0]);
 	Value *y = value_root(n->in[1]);
 	Node *made = y->kind == VAL_NODE ? y->def : NULL;
 
@@ -256,42 +256,10 @@ static void relu_gradient(Products *p, Node *n)
 	gradient_end(p, product, n, "relu_grad", made->out[1]);
 }
 
-/* The operand of v = op(x, other); NULL: v is no such thing. */
-static Value *other_of(const Value *v, OpKind op, const Value *x)
-{
-	const Node *n = v->kind == VAL_NODE ? v->def : NULL;
-
-	if (!n || n->op != op || (n->in[0] != x && n->in[1] != x))
-		return NULL;
-	return n->in[0] == x ? n->in[1] : n->in[0];
-}
-
-/* add = d s + (d x) u s (1 - s), as ops/elementwise/grad.c has it, s the sigmoid: gives d, and x. */
-static Value *gelu_gradient_of(const Node *add, Value **x)
-{
-	for (int i = 0; i < 2; i++) {
-		const Node *left = add->in[i]->kind == VAL_NODE ? add->in[i]->def : NULL;
-		const Node *right = add->in[1 - i]->kind == VAL_NODE ? add->in[1 - i]->def : NULL;
-		if (!left || !right || left->op != OP_Mul || right->op != OP_SigmoidGrad)
-			continue;
-		Value *s = right->in[1], *d = other_of(left->out[0], OP_Mul, s);
-		const Node *scaled = right->in[0]->kind == VAL_NODE ? right->in[0]->def : NULL;
-		if (!d || s->kind != VAL_NODE || s->def->op != OP_Sigmoid || !scaled || scaled->op != OP_Mul)
-			continue;
-		for (int k = 0; k < 2; k++) {
-			*x = other_of(scaled->in[k], OP_Mul, d);
-			if (*x && *x != d)
-				return d;
-		}
-	}
-	return NULL;
-}
-
 static void gelu_gradient(Products *p, Node *n)
 {
-	Value *x = NULL, *d = gelu_gradient_of(n, &x);
-	Node *product = d ? product_behind(d, 2) : NULL;
-	Value *kept = product ? value_root(x) : NULL;
+	Node *product = product_behind(n->in[0]);
+	Value *kept = product ? value_root(n->in[1]) : NULL;
 
 	if (!product || product->graph != n->graph || kept->kind != VAL_NODE || kept->def->op != OP_Product ||
 		kept->index != 1 || strcmp(attr_str(kept->def, "end"), "gelu") || !same_rows(product, kept->def) ||
@@ -428,7 +396,7 @@ static void stage_products(Products *p, Stage *s)
 		each(p, g[i], OP_DropoutGrad, OP_DropoutGrad, prod_dropout_in_half);
 		each(p, g[i], OP_LayerNormGrad, OP_RMSNormGrad, prod_norm_gradient);
 		each(p, g[i], OP_ReluGrad, OP_ReluGrad, relu_gradient);
-		each(p, g[i], OP_Add, OP_Add, gelu_gradient);
+		each(p, g[i], OP_GeluTanhGrad, OP_GeluTanhGrad, gelu_gradient);
 		each(p, g[i], OP_ReduceSum, OP_ReduceSum, add_sum);
 	}
 	find_loss(p->m, s->forward);

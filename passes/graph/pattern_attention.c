@@ -111,37 +111,61 @@ static bool biased(Match *p, Value *v, Att *t)
 	return false;
 }
 
-/* The matrix of a constant mask, the same for all batches and heads, hides (1 - seen) just what comes behind a row. */
-static bool hides_future(const Value *v, const Type *scores, double seen)
+enum { KNOWN_DEPTH = 8, KNOWN_BYTES = 1 << 26 };
+
+/* What v is in every step: a constant, a parameter that nothing trains (a mask that an export without roles calls one), or what pure
+ * nodes make of these. data NULL: it is not known. */
+static Tensor known(const Value *v, Arena *a, int depth)
+{
+	Tensor in[MAXIN] = { 0 }, out[MAXIN] = { 0 };
+	const Node *n = v->def;
+
+	if (v->kind == VAL_CONST)
+		return (Tensor){ v->type, (void *)(uintptr_t)v->data };
+	if (v->kind == VAL_PARAM && v->param->kind == PARAM_WEIGHT && v->param->frozen && !v->param->random)
+		return (Tensor){ v->type, (void *)(uintptr_t)v->param->data };
+	if (v->kind != VAL_NODE || !depth || !optab[n->op]->eval || !(optab[n->op]->flags & OP_PURE) ||
+		n->nin > MAXIN || n->nout > MAXIN || type_bytes(&v->type) > KNOWN_BYTES)
+		return (Tensor){ 0 };
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && !(in[i] = known(n->in[i], a, depth - 1)).data)
+			return (Tensor){ 0 };
+	return optab[n->op]->eval(n, in, out, a) ? out[v->index] : (Tensor){ 0 };
+}
+
+/* The matrix of a mask that is known, the same for all batches and heads, hides (1 - seen) just what comes behind a row. */
+static bool hides_future(const Value *v, const Type *scores, double seen, Arena *a)
 {
 	const int64_t rows = scores->dim[scores->rank - 2], cols = scores->dim[scores->rank - 1];
 	const Type *x = &v->type;
 
-	if (v->kind != VAL_CONST || !v->data || x->rank < 2 || type_numel(x) != rows * cols ||
-		x->dim[x->rank - 1] != cols || x->dim[x->rank - 2] != rows)
+	if (x->rank < 2 || type_numel(x) != rows * cols || x->dim[x->rank - 1] != cols || x->dim[x->rank - 2] != rows ||
+		(x->dtype != DT_bool && x->dtype != DT_f32 && x->dtype != DT_f64))
+		return false;
+	const void *data = known(v, a, KNOWN_DEPTH).data;
+	if (!data)
 		return false;
 	for (int64_t i = 0; i < rows; i++)
 		for (int64_t j = 0; j < cols; j++) {
 			const int64_t at = i * cols + j;
 			if (x->dtype == DT_bool) {
-				if ((((const uint8_t *)v->data)[at] != 0) != ((j <= i) == (seen != 0)))
+				if ((((const uint8_t *)data)[at] != 0) != ((j <= i) == (seen != 0)))
 					return false;
 				continue;
 			}
-			const double f =
-				x->dtype == DT_f32 ? ((const float *)v->data)[at] : ((const double *)v->data)[at];
+			const double f = x->dtype == DT_f32 ? ((const float *)data)[at] : ((const double *)data)[at];
 			if (j <= i ? f != 0 : !(f <= -1e9))
 				return false;
 		}
 	return true;
 }
 
-static void find_causal(Att *t)
+static void find_causal(Att *t, Arena *a)
 {
-	if (t->mask && t->fill <= (t->bias ? -1e9 : -1e3) && hides_future(t->mask, &t->scores, !t->hides)) {
+	if (t->mask && t->fill <= (t->bias ? -1e9 : -1e3) && hides_future(t->mask, &t->scores, !t->hides, a)) {
 		t->causal = true;
 		t->mask = NULL;
-	} else if (t->bias && !t->mask && hides_future(t->bias, &t->scores, 1)) {
+	} else if (t->bias && !t->mask && hides_future(t->bias, &t->scores, 1, a)) {
 		t->causal = true;
 		t->bias = NULL;
 	}
@@ -290,7 +314,7 @@ Node *pattern_attention(Match *p, Node *n)
 	last = rows ? rows : last;
 	if (!match_closed(p, last))
 		return NULL;
-	find_causal(&t);
+	find_causal(&t, p->cx->scratch);
 	Builder b = match_builder(p, last);
 	Value *in[5] = { rows ? rows_of(p, &b, t.q) : t.q, rows ? rows_of(p, &b, t.k) : t.k,
 		rows ? rows_of(p, &b, t.v) : t.v, t.mask && t.hides ? mk_unary(&b, OP_Not, t.mask) : t.mask, t.bias };

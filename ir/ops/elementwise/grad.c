@@ -231,16 +231,8 @@ G(g_clip)
 G(g_softplus) { dx[0] = BIN(Mul, dy[0], UN(Sigmoid, n->in[0])); }
 G(g_gelu) { dx[0] = BIN(GeluGrad, dy[0], n->in[0]); }
 
-/* y = x s(u), s the sigmoid, u = x (k + m x^2): dx = dy (s + x s (1 - s) u') */
-G(g_gelu_tanh)
-{
-	const double k = 2 * sqrt(2 / acos(-1)), m = 0.044715 * k;
-	Value *x = n->in[0], *xx = BIN(Mul, x, x);
-	Value *s = UN(Sigmoid, BIN(Mul, x, BIN(Add, BIN(Mul, xx, K(m)), K(k))));
-	Value *du = BIN(Add, BIN(Mul, xx, K(3 * m)), K(k));
-
-	dx[0] = BIN(Add, BIN(Mul, dy[0], s), BIN(SigmoidGrad, BIN(Mul, BIN(Mul, dy[0], x), du), s));
-}
+/* y = x s(u), s the sigmoid, u = x (k + m x^2): dx = dy s (1 + x u' (1 - s)) */
+G(g_gelu_tanh) { dx[0] = BIN(GeluTanhGrad, dy[0], n->in[0]); }
 
 /* y = x t, t = tanh(softplus(x)): dx = dy (t + x (1 - t^2) sigmoid(x)) */
 G(g_mish)

@@ -40,10 +40,11 @@ static void NAME(T *restrict loss,
 		for (int i = 0; i < INNER; i++) {
 			const T *restrict from = x + (int64_t)o * C * INNER + i;
 			T *restrict to = logp + (int64_t)o * C * INNER + i;
-			T top = from[0], s = 0;
+			T top = -INFINITY, s = 0;
 
-			for (int c = 1; c < C; c++)
-				top = FMAX(top, from[c * INNER]);
+#pragma omp simd reduction(max : top)
+			for (int c = 0; c < C; c++)
+				top = top < from[c * INNER] ? from[c * INNER] : top;
 #pragma omp simd reduction(+ : s)
 			for (int c = 0; c < C; c++)
 				s += EXP(from[c * INNER] - top);

@@ -25,10 +25,11 @@ static void cross_entropy_4x3_sum(float *restrict loss, float *restrict logp, co
 	for (int o = 0; o < 4; o++) {
 		const float *restrict from = x + (int64_t)o * 3;
 		float *restrict to = logp + (int64_t)o * 3;
-		float top = from[0], s = 0;
+		float top = -INFINITY, s = 0;
 
-		for (int c = 1; c < 3; c++)
-			top = fmaxf(top, from[c]);
+#pragma omp simd reduction(max : top)
+		for (int c = 0; c < 3; c++)
+			top = top < from[c] ? from[c] : top;
 #pragma omp simd reduction(+ : s)
 		for (int c = 0; c < 3; c++)
 			s += expf(from[c] - top);
