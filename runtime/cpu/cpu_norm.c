@@ -41,33 +41,58 @@ void pd_bn_init(pd_bn *o, const pd_bn_desc *d)
 
 static bool worth_threads(const bn *b) { return (size_t)b->n * (size_t)b->c * b->area > 32768; }
 
+/* Elements of 16 bits are widened where they are read and rounded where they are written: each loop over elements is a function whose
+ * last argument is their type, with one copy of it per type. */
+#define BY_TYPE(b, f, ...) \
+	((b)->type == PD_BF16         ? f(__VA_ARGS__, PD_BF16) \
+		: (b)->type == PD_F16 ? f(__VA_ARGS__, PD_F16) \
+				      : f(__VA_ARGS__, PD_F32))
+#define COPIED static inline __attribute__((always_inline))
+
+COPIED float at(const void *x, size_t i, pd_dtype t)
+{
+	return t == PD_BF16  ? pd_from_bf16(((const uint16_t *)x)[i])
+	       : t == PD_F16 ? pd_from_f16(((const uint16_t *)x)[i])
+	                     : ((const float *)x)[i];
+}
+
+COPIED void put(void *y, size_t i, float v, pd_dtype t)
+{
+	if (t == PD_F32)
+		((float *)y)[i] = v;
+	else
+		((uint16_t *)y)[i] = t == PD_BF16 ? pd_to_bf16(v) : pd_to_f16(v);
+}
+
 /* ---- plain: one channel is rows of `area` elements, one per sample, `step` apart ---- */
 
-static void forward_channel(
-	const bn *b, int c, float *y, float *mean, float *var, const float *x, float scale, float bias)
+COPIED void forward_channel(
+	const bn *b, int c, void *y, float *mean, float *var, const void *x, float scale, float bias, pd_dtype type)
 {
-	const size_t step = (size_t)b->c * b->area, at = (size_t)c * b->area, area = b->area;
+	const size_t step = (size_t)b->c * b->area, first = (size_t)c * b->area, area = b->area;
 	const double count = (double)b->n * (double)area;
 	double sum = 0, squares = 0;
 
 	for (int i = 0; i < b->n; i++) {
-		const float *row = x + at + (size_t)i * step;
+		const size_t row = first + (size_t)i * step;
 		float s = 0;
 
 #pragma omp simd reduction(+ : s)
 		for (size_t p = 0; p < area; p++)
-			s += row[p];
+			s += at(x, row + p, type);
 		sum += (double)s;
 	}
 	const float m = (float)(sum / count);
 
 	for (int i = 0; i < b->n; i++) {
-		const float *row = x + at + (size_t)i * step;
+		const size_t row = first + (size_t)i * step;
 		float s = 0;
 
 #pragma omp simd reduction(+ : s)
-		for (size_t p = 0; p < area; p++)
-			s += (row[p] - m) * (row[p] - m);
+		for (size_t p = 0; p < area; p++) {
+			const float off = at(x, row + p, type) - m;
+			s += off * off;
+		}
 		squares += (double)s;
 	}
 	*mean = m;
@@ -75,30 +100,30 @@ static void forward_channel(
 	const float a = scale * (float)(1 / sqrt(squares / count + (double)b->eps)), k = bias - m * a;
 
 	for (int i = 0; i < b->n; i++) {
-		const float *row = x + at + (size_t)i * step;
-		float *to = y + at + (size_t)i * step;
+		const size_t row = first + (size_t)i * step;
 
 #pragma omp simd
 		for (size_t p = 0; p < area; p++)
-			to[p] = row[p] * a + k;
+			put(y, row + p, at(x, row + p, type) * a + k, type);
 	}
 }
 
-static void backward_channel(const bn *b, int c, float *dx, float *dscale, float *dbias, const float *dy,
-	const float *x, float m, float var, float scale)
+COPIED void backward_channel(const bn *b, int c, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
+	float m, float var, float scale, pd_dtype type)
 {
-	const size_t step = (size_t)b->c * b->area, at = (size_t)c * b->area, area = b->area;
+	const size_t step = (size_t)b->c * b->area, first = (size_t)c * b->area, area = b->area;
 	const double count = (double)b->n * (double)area, r = 1 / sqrt((double)var + (double)b->eps);
 	double along = 0, sum = 0;
 
 	for (int i = 0; i < b->n; i++) {
-		const float *row = x + at + (size_t)i * step, *d = dy + at + (size_t)i * step;
+		const size_t row = first + (size_t)i * step;
 		float s = 0, t = 0;
 
 #pragma omp simd reduction(+ : s, t)
 		for (size_t p = 0; p < area; p++) {
-			s += d[p] * (row[p] - m);
-			t += d[p];
+			const float d = at(dy, row + p, type);
+			s += d * (at(x, row + p, type) - m);
+			t += d;
 		}
 		along += (double)s;
 		sum += (double)t;
@@ -108,12 +133,11 @@ static void backward_channel(const bn *b, int c, float *dx, float *dscale, float
 	const float a = (float)((double)scale * r), k = (float)(along * r * r / count), t = (float)(sum / count);
 
 	for (int i = 0; i < b->n; i++) {
-		const float *row = x + at + (size_t)i * step, *d = dy + at + (size_t)i * step;
-		float *to = dx + at + (size_t)i * step;
+		const size_t row = first + (size_t)i * step;
 
 #pragma omp simd
 		for (size_t p = 0; p < area; p++)
-			to[p] = a * (d[p] - t - (row[p] - m) * k);
+			put(dx, row + p, a * (at(dy, row + p, type) - t - (at(x, row + p, type) - m) * k), type);
 	}
 }
 
@@ -135,7 +159,7 @@ static rows rows_of(const bn *b, int chunk, void *scratch)
 }
 
 /* s: sum of x, or of (x - mean)^2 where mean is given */
-static void sum_rows(const bn *b, rows r, const float *x, const float *mean)
+COPIED void sum_rows(const bn *b, rows r, const void *x, const float *mean, pd_dtype type)
 {
 	const size_t c = (size_t)b->c;
 
@@ -143,17 +167,19 @@ static void sum_rows(const bn *b, rows r, const float *x, const float *mean)
 	for (size_t i = r.first; i < r.end; i += RUN) {
 		memset(r.u, 0, c * sizeof *r.u);
 		for (size_t k = i; k < r.end && k < i + RUN; k++) {
-			const float *row = x + k * c;
+			const size_t row = k * c;
 			float *u = r.u;
 
 			if (mean) {
 #pragma omp simd
-				for (size_t j = 0; j < c; j++)
-					u[j] += (row[j] - mean[j]) * (row[j] - mean[j]);
+				for (size_t j = 0; j < c; j++) {
+					const float off = at(x, row + j, type) - mean[j];
+					u[j] += off * off;
+				}
 			} else {
 #pragma omp simd
 				for (size_t j = 0; j < c; j++)
-					u[j] += row[j];
+					u[j] += at(x, row + j, type);
 			}
 		}
 		for (size_t j = 0; j < c; j++)
@@ -173,7 +199,18 @@ static double total(const bn *b, const void *scratch, size_t j, int second)
 	return s;
 }
 
-static void forward_rows(const bn *b, float *y, float *mean, float *var, const float *x, const float *scale,
+COPIED void scale_rows(const bn *b, rows r, void *y, const void *x, const float *a, const float *t, pd_dtype type)
+{
+	const size_t c = (size_t)b->c;
+
+	for (size_t i = r.first * c; i < r.end * c; i += c) {
+#pragma omp simd
+		for (size_t j = 0; j < c; j++)
+			put(y, i + j, at(x, i + j, type) * a[j] + t[j], type);
+	}
+}
+
+static void forward_rows(const bn *b, void *y, float *mean, float *var, const void *x, const float *scale,
 	const float *bias, void *scratch)
 {
 	const size_t c = (size_t)b->c;
@@ -182,12 +219,12 @@ static void forward_rows(const bn *b, float *y, float *mean, float *var, const f
 
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (int k = 0; k < CHUNKS; k++)
-		sum_rows(b, rows_of(b, k, scratch), x, NULL);
+		BY_TYPE(b, sum_rows, b, rows_of(b, k, scratch), x, NULL);
 	for (size_t j = 0; j < c; j++)
 		mean[j] = (float)(total(b, scratch, j, 0) / count);
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (int k = 0; k < CHUNKS; k++)
-		sum_rows(b, rows_of(b, k, scratch), x, mean);
+		BY_TYPE(b, sum_rows, b, rows_of(b, k, scratch), x, mean);
 	for (size_t j = 0; j < c; j++) {
 		const double v = total(b, scratch, j, 0) / count;
 
@@ -196,19 +233,12 @@ static void forward_rows(const bn *b, float *y, float *mean, float *var, const f
 		t[j] = bias[j] - mean[j] * a[j];
 	}
 #pragma omp parallel for schedule(static) if (worth_threads(b))
-	for (int k = 0; k < CHUNKS; k++) {
-		const rows r = rows_of(b, k, scratch);
-
-		for (size_t i = r.first * c; i < r.end * c; i += c) {
-#pragma omp simd
-			for (size_t j = 0; j < c; j++)
-				y[i + j] = x[i + j] * a[j] + t[j];
-		}
-	}
+	for (int k = 0; k < CHUNKS; k++)
+		BY_TYPE(b, scale_rows, b, rows_of(b, k, scratch), y, x, a, t);
 }
 
 /* s: sum of dy (x - mean); t: sum of dy */
-static void sum_gradients(const bn *b, rows r, const float *dy, const float *x, const float *mean)
+COPIED void sum_gradients(const bn *b, rows r, const void *dy, const void *x, const float *mean, pd_dtype type)
 {
 	const size_t c = (size_t)b->c;
 
@@ -218,12 +248,13 @@ static void sum_gradients(const bn *b, rows r, const float *dy, const float *x, 
 
 		memset(u, 0, 2 * c * sizeof *u);
 		for (size_t k = i; k < r.end && k < i + RUN; k++) {
-			const float *row = x + k * c, *d = dy + k * c;
+			const size_t row = k * c;
 
 #pragma omp simd
 			for (size_t j = 0; j < c; j++) {
-				u[j] += d[j] * (row[j] - mean[j]);
-				v[j] += d[j];
+				const float d = at(dy, row + j, type);
+				u[j] += d * (at(x, row + j, type) - mean[j]);
+				v[j] += d;
 			}
 		}
 		for (size_t j = 0; j < 2 * c; j++)
@@ -231,7 +262,21 @@ static void sum_gradients(const bn *b, rows r, const float *dy, const float *x, 
 	}
 }
 
-static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
+/* dx = a (dy - t - (x - mean) q) */
+COPIED void gradient_rows(const bn *b, rows r, void *dx, const void *dy, const void *x, const float *mean,
+	const float *a, const float *q, const float *t, pd_dtype type)
+{
+	const size_t c = (size_t)b->c;
+
+	for (size_t i = r.first * c; i < r.end * c; i += c) {
+#pragma omp simd
+		for (size_t j = 0; j < c; j++)
+			put(dx, i + j, a[j] * (at(dy, i + j, type) - t[j] - (at(x, i + j, type) - mean[j]) * q[j]),
+				type);
+	}
+}
+
+static void backward_rows(const bn *b, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
 	const float *mean, const float *var, const float *scale, void *scratch)
 {
 	const size_t c = (size_t)b->c;
@@ -240,7 +285,7 @@ static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, c
 
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (int k = 0; k < CHUNKS; k++)
-		sum_gradients(b, rows_of(b, k, scratch), dy, x, mean);
+		BY_TYPE(b, sum_gradients, b, rows_of(b, k, scratch), dy, x, mean);
 	for (size_t j = 0; j < c; j++) {
 		const double r = 1 / sqrt((double)var[j] + (double)b->eps), along = total(b, scratch, j, 0),
 			     sum = total(b, scratch, j, 1);
@@ -252,111 +297,69 @@ static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, c
 		t[j] = (float)(sum / count);
 	}
 #pragma omp parallel for schedule(static) if (worth_threads(b))
-	for (int k = 0; k < CHUNKS; k++) {
-		const rows r = rows_of(b, k, scratch);
-
-		for (size_t i = r.first * c; i < r.end * c; i += c) {
-#pragma omp simd
-			for (size_t j = 0; j < c; j++)
-				dx[i + j] = a[j] * (dy[i + j] - t[j] - (x[i + j] - mean[j]) * q[j]);
-		}
-	}
+	for (int k = 0; k < CHUNKS; k++)
+		BY_TYPE(b, gradient_rows, b, rows_of(b, k, scratch), dx, dy, x, mean, a, q, t);
 }
 
-static void forward(const bn *b, float *y, float *mean, float *var, const float *x, const float *scale,
+/* ---- what programs call ---- */
+
+void pd_bn_forward(const pd_bn *o, void *y, float *mean, float *var, const void *x, const float *scale,
 	const float *bias, void *scratch)
 {
+	const bn *b = o->impl;
+
 	if (b->nhwc) {
 		forward_rows(b, y, mean, var, x, scale, bias, scratch);
 		return;
 	}
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (int c = 0; c < b->c; c++)
-		forward_channel(b, c, y, &mean[c], &var[c], x, scale[c], bias[c]);
+		BY_TYPE(b, forward_channel, b, c, y, &mean[c], &var[c], x, scale[c], bias[c]);
 }
 
-static void evaluate(const bn *b, float *y, const float *x, const float *scale, const float *bias, const float *mean,
-	const float *var)
+/* Row r: all channels of a position, or the positions of a sample's channel r mod c. */
+COPIED void evaluate_row(const bn *b, size_t r, void *y, const void *x, const float *scale, const float *bias,
+	const float *mean, const float *var, pd_dtype type)
 {
-	const size_t c = (size_t)b->c, all = (size_t)b->n * (b->nhwc ? b->area : c), run = b->nhwc ? c : b->area;
+	const size_t c = (size_t)b->c, run = b->nhwc ? c : b->area, first = r * run;
 
-#pragma omp parallel for schedule(static) if (worth_threads(b))
-	for (size_t r = 0; r < all; r++) {
-		const float *from = x + r * run;
-		float *to = y + r * run;
-
-		if (b->nhwc) {
-#pragma omp simd
-			for (size_t i = 0; i < c; i++)
-				to[i] = (from[i] - mean[i]) * (scale[i] / sqrtf(var[i] + b->eps)) + bias[i];
-			continue;
-		}
-		const size_t k = r % c;
-		const float a = scale[k] / sqrtf(var[k] + b->eps);
-
-#pragma omp simd
-		for (size_t i = 0; i < run; i++)
-			to[i] = (from[i] - mean[k]) * a + bias[k];
-	}
-}
-
-static void backward(const bn *b, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
-	const float *mean, const float *var, const float *scale, void *scratch)
-{
 	if (b->nhwc) {
-		backward_rows(b, dx, dscale, dbias, dy, x, mean, var, scale, scratch);
+#pragma omp simd
+		for (size_t i = 0; i < c; i++)
+			put(y, first + i,
+				(at(x, first + i, type) - mean[i]) * (scale[i] / sqrtf(var[i] + b->eps)) + bias[i],
+				type);
 		return;
 	}
-#pragma omp parallel for schedule(static) if (worth_threads(b))
-	for (int c = 0; c < b->c; c++)
-		backward_channel(b, c, dx, &dscale[c], &dbias[c], dy, x, mean[c], var[c], scale[c]);
-}
+	const size_t k = r % c;
+	const float a = scale[k] / sqrtf(var[k] + b->eps);
 
-/* ---- images of 16-bit floats are computed on in f32 ---- */
-
-static bool narrow(const bn *b) { return b->type == PD_BF16 || b->type == PD_F16; }
-
-static size_t elements(const bn *b) { return (size_t)b->n * (size_t)b->c * b->area; }
-
-static const float *wide(const bn *b, int which, const void *x)
-{
-	return narrow(b) ? pd_widen(which, b->type, x, elements(b)) : x;
-}
-
-static float *room(const bn *b, void *y) { return narrow(b) ? pd_room_f32(0, elements(b)) : y; }
-
-static void give(const bn *b, void *y, const float *from)
-{
-	if (narrow(b))
-		pd_narrow(b->type, y, from, elements(b));
-}
-
-void pd_bn_forward(const pd_bn *o, void *y, float *mean, float *var, const void *x, const float *scale,
-	const float *bias, void *scratch)
-{
-	const bn *b = o->impl;
-	float *to = room(b, y);
-
-	forward(b, to, mean, var, wide(b, 1, x), scale, bias, scratch);
-	give(b, y, to);
+#pragma omp simd
+	for (size_t i = 0; i < run; i++)
+		put(y, first + i, (at(x, first + i, type) - mean[k]) * a + bias[k], type);
 }
 
 void pd_bn_evaluate(const pd_bn *o, void *y, const void *x, const float *scale, const float *bias, const float *mean,
 	const float *var)
 {
 	const bn *b = o->impl;
-	float *to = room(b, y);
+	const size_t all = (size_t)b->n * (b->nhwc ? b->area : (size_t)b->c);
 
-	evaluate(b, to, wide(b, 1, x), scale, bias, mean, var);
-	give(b, y, to);
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (size_t r = 0; r < all; r++)
+		BY_TYPE(b, evaluate_row, b, r, y, x, scale, bias, mean, var);
 }
 
 void pd_bn_backward(const pd_bn *o, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
 	const float *mean, const float *var, const float *scale, void *scratch)
 {
 	const bn *b = o->impl;
-	float *to = room(b, dx);
 
-	backward(b, to, dscale, dbias, wide(b, 1, dy), wide(b, 2, x), mean, var, scale, scratch);
-	give(b, dx, to);
+	if (b->nhwc) {
+		backward_rows(b, dx, dscale, dbias, dy, x, mean, var, scale, scratch);
+		return;
+	}
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int c = 0; c < b->c; c++)
+		BY_TYPE(b, backward_channel, b, c, dx, &dscale[c], &dbias[c], dy, x, mean[c], var[c], scale[c]);
 }
