@@ -82,10 +82,10 @@ typedef struct PlanSettings {
 	const char *replicas;          /* "2-1-1", NULL: auto */
 	const struct GivenPlan *given; /* --plan FILE, read (plan.h); else NULL */
 	PlannerKind planner;
-	DpCost dp_cost;     /* of pipedream */
-	int64_t tensor;     /* devices that share each replica of a stage; 0, 1: one */
-	int64_t zero;       /* among replicas: 1 the optimizer's state is divided; 2 gradients, 3 weights: not yet */
-	int64_t max_stages; /* of plans that are looked for; 0: any */
+	DpCost dp_cost; /* of pipedream */
+	int64_t tensor; /* devices that share each replica of a stage; 0, 1: one */
+	int64_t zero; /* among replicas: 1 the optimizer's state is divided; 2 gradients, 3 weights: not yet; -1: not said */
+	int64_t max_stages;      /* of plans that are looked for; 0: any */
 	bool no_pipeline, no_dp; /* those have one stage; no replicas */
 	bool choose_schedule;    /* --schedule auto was asked for: by simulation */
 	ScheduleSpec schedule;

@@ -9,7 +9,8 @@
 
 void training_defaults(Training *t)
 {
-	*t = (Training){ .plan.warmup_policy = WARMUP_AUTO,
+	*t = (Training){ .plan.zero = -1,
+		.plan.warmup_policy = WARMUP_AUTO,
 		.plan.replica_split = SPLIT_AUTO,
 		.target.found = TARGET_AUTO,
 		.target.arch = "sm_90",

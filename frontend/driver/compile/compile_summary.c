@@ -187,7 +187,7 @@ void compile_summary(const Compile *c, const char *dir)
 	}
 	if (m->tensor > 1)
 		summary_tensor(c);
-	if (c->o->t.plan.zero)
+	if (c->o->t.plan.zero > 0)
 		summary_zero(c);
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %s (one %s %s; %s)\n", time_short(c->a, c->plan.step_time),

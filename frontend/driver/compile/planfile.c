@@ -248,7 +248,7 @@ static void r_zero(Yaml *y, const YNode *v, void *to)
 	Training *t = &((Reader *)to)->c->o->t;
 	const int64_t zero = yaml_int(y, v, "zero", 0, 3);
 
-	t->plan.zero = t->plan.zero ? t->plan.zero : zero;
+	t->plan.zero = t->plan.zero < 0 ? zero : t->plan.zero;
 }
 
 static void r_tensor(Yaml *y, const YNode *v, void *to)
@@ -372,7 +372,7 @@ bool plan_save(const Compile *c, const char *file)
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
 	if (c->m->tensor > 1)
 		buf_printf(&b, json ? "  \"tensor\": %d,\n" : "tensor: %d\n", c->m->tensor);
-	if (c->o->t.plan.zero)
+	if (c->o->t.plan.zero > 0)
 		buf_printf(&b, json ? "  \"zero\": %d,\n" : "zero: %d\n", (int)c->o->t.plan.zero);
 	const int64_t slices = c->m->grains ? c->m->grains : 1; /* of what the user calls a microbatch */
 	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
