@@ -33,7 +33,6 @@ typedef struct Amp {
 	Module *m;
 	PassCx *cx;
 	DType low;
-	bool gpu;
 	Map made; /* key -> value: "p32 name.group" */
 } Amp;
 
@@ -182,19 +181,9 @@ static DType common_type(const Amp *a, const Node *n)
 	return low ? a->low : DT_f32;
 }
 
-/* Scores in another shape for a loss: on CPUs their Cast stands before the view, where it is fused with what made them, or is a
- * product's own. (GPUs' losses read scores of 16 bits: passes/gpu.) */
-static bool shapes_scores(const Amp *a, const Node *n)
-{
-	const Value *v = n->out[0];
-
-	return !a->gpu && n->op == OP_Reshape && v->nuses == 1 && !value_is_output(v) &&
-	       v->uses[0].node->op == OP_SoftmaxCrossEntropyLoss;
-}
-
 static bool visit(Amp *a, Node *n)
 {
-	const Way way = shapes_scores(a, n) ? F32 : way_of(n);
+	const Way way = way_of(n);
 	const DType t = way == LOW ? a->low : way == FOLLOW ? common_type(a, n) : DT_f32;
 
 	for (int i = 0; i < n->nin; i++)
@@ -236,7 +225,7 @@ DType amp_dtype(const Training *t)
 
 bool pass_amp(Module *m, PassCx *cx)
 {
-	Amp a = { .m = m, .cx = cx, .low = amp_dtype(cx->train), .gpu = target_cuda(cx->train) };
+	Amp a = { .m = m, .cx = cx, .low = amp_dtype(cx->train) };
 	bool ok = true;
 
 	if (!m->graph)

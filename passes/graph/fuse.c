@@ -5,7 +5,7 @@
  * search ends at the first node outside of the group that reads one of its results. A node that reads nothing of the
  * group may be passed, for a while. ew_fuse (ir/ops/elementwise) makes the node and knows what fits one loop.
  *
- * What a value is called stays; Stage.keep and Module.loss are found again. Nothing to do: nothing done. */
+ * A Cast that a Reshape keeps from its chain is put in front of it first. What a value is called stays; Stage.keep and Module.loss are found again. Nothing to do: nothing done. */
 #include "passes/common/plan.h"
 #include "ir/analysis.h"
 #include "passes/cost/cost.h"
@@ -96,9 +96,38 @@ static Node *fuse_from(Module *m, PassCx *cx, Node *first, int *made)
 	return first->next;
 }
 
+static bool read_once(const Value *v) { return v->nuses == 1 && !value_is_output(v); }
+
+/* A Cast behind a Reshape of what an elementwise node made (scores of 16 bits, for a loss) goes in front of the Reshape, where it is in
+ * the node's loop. */
+static int lift_casts(const PassCx *cx, Graph *g)
+{
+	int lifted = 0;
+
+	for (Node *n = g->first; n; n = n->next) {
+		if (n->op != OP_Reshape || !read_once(n->in[0]) || !read_once(n->out[0]) || told(cx, n))
+			continue;
+		Value *x = n->in[0], *y = n->out[0];
+		Node *cast = y->uses[0].node;
+		if (x->kind != VAL_NODE || x->def->graph != g || !elementwise(x->def) || cast->op != OP_Cast ||
+			cast->graph != g || value_is_output(cast->out[0]) || x->type.layout != LAYOUT_PLAIN)
+			continue;
+		Value *wide = cast->out[0];
+		value_replace(wide, y);
+		y->type.dtype = wide->type.dtype;
+		wide->type = x->type;
+		wide->type.dtype = y->type.dtype;
+		node_set_input(cast, 0, x);
+		node_set_input(n, 0, wide);
+		node_move(cast, g, n);
+		lifted++;
+	}
+	return lifted;
+}
+
 static int fuse_graph(Module *m, PassCx *cx, Graph *g)
 {
-	int made = 0;
+	int made = lift_casts(cx, g);
 
 	for (Node *n = g->first; n;)
 		n = elementwise(n) ? fuse_from(m, cx, n, &made) : n->next;
