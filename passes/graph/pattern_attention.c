@@ -2,7 +2,7 @@
  *     softmax(q k^T [* scale] [masked] [+ bias]) [with dropout] v
  * The scale is a factor or quotient of the scores, of q or of k^T; masked is Where of the scores and a constant.
  * Where q, k, v come from [B, T, H D] by Reshape and Transpose and the result goes back so, the op reads and writes
- * that form. A constant mask that hides what comes behind a row is the op's `causal`: of Where by -1e3 at most, which kernels hold
+ * that form. A mask that is known and hides what comes behind a row is the op's `causal`: of Where by -1e3 at most, which kernels hold
  * against each row's scores (by -1e30 at most, which no score is near, they need not); of a bias by -1e9 at most, which no score
  * outweighs, for those of the hidden keys are not known there. A bias that is trained stays: the op has no gradient for it. */
 #include <math.h>
