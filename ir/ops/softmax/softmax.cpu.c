@@ -11,10 +11,11 @@ static void NAME(T *y, const T *x)
 		for (int64_t i = 0; i < INNER; i++) {
 			const T *from = x + o * C * INNER + i;
 			T *to = y + o * C * INNER + i;
-			T top = from[0], sum = 0;
+			T top = -INFINITY, sum = 0;
 
-			for (int c = 1; c < C; c++)
-				top = from[c * INNER] > top ? from[c * INNER] : top;
+#pragma omp simd reduction(max : top)
+			for (int c = 0; c < C; c++)
+				top = top < from[c * INNER] ? from[c * INNER] : top;
 #if LOGS
 #pragma omp simd reduction(+ : sum)
 			for (int c = 0; c < C; c++)
