@@ -53,6 +53,7 @@ typedef struct Plan {
 	double step_time;     /* predicted seconds per step: the trial's; behind memplan the simulator's (predict.c) */
 	double estimate;      /* the trial's, by which the plan was chosen; 0: not behind memplan */
 	double one_time;      /* the same step on one device */
+	double least;         /* no plan of these microbatches takes fewer seconds; 0: not known */
 	bool forced;          /* --plan said so */
 	double file_order;    /* seconds per step of the best plan found in the order of the file */
 	const char *by;       /* what proposed it: a planner, "local search", "as asked" */

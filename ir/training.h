@@ -75,7 +75,7 @@ typedef struct LoopSettings {
 	bool gnorm;                            /* the norm of the gradient goes into progress lines and metrics */
 } LoopSettings;
 
-enum { PIPE_SGD_MOST = 1024 }; /* K */
+enum { PIPE_SGD_MOST = 1024, GROUP_MOST = 1024 }; /* K; devices of a group */
 
 /* How the model is cut, replicated and scheduled. */
 typedef struct PlanSettings {
@@ -85,9 +85,10 @@ typedef struct PlanSettings {
 	DpCost dp_cost; /* of pipedream */
 	int64_t tensor; /* devices that share each replica of a stage; 0, 1: one */
 	int64_t zero; /* among replicas: 1 the optimizer's state is divided; 2 gradients, 3 weights: not yet; -1: not said */
-	int64_t max_stages;      /* of plans that are looked for; 0: any */
-	bool no_pipeline, no_dp; /* those have one stage; no replicas */
-	bool choose_schedule;    /* --schedule auto was asked for: by simulation */
+	bool choose_tensor, choose_zero; /* --tensor auto, --zero auto were asked for: by compiling each */
+	int64_t max_stages;              /* of plans that are looked for; 0: any */
+	bool no_pipeline, no_dp;         /* those have one stage; no replicas */
+	bool choose_schedule;            /* --schedule auto was asked for: by simulation */
 	ScheduleSpec schedule;
 	WarmupPolicy warmup_policy; /* WARMUP_UNSAID: auto */
 	ReplicaSplit replica_split;

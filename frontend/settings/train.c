@@ -310,7 +310,13 @@ static void amp(Yaml *y, const YNode *v, void *to)
 		y->ok &= training_amp(y->a, to, s, y->d);
 }
 
-static void zero(Yaml *y, const YNode *v, void *to) { ((Training *)to)->plan.zero = yaml_int(y, v, "zero", 0, 3); }
+static void zero(Yaml *y, const YNode *v, void *to)
+{
+	PlanSettings *p = &((Training *)to)->plan;
+
+	p->choose_zero = yaml_is_auto(v);
+	p->zero = p->choose_zero ? -1 : yaml_int(y, v, "zero", 0, 3);
+}
 
 static void seed(Yaml *y, const YNode *v, void *to)
 {

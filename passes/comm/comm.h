@@ -7,6 +7,8 @@
 /* Every device does the last of these actions of its stages in descending order of stages, so that all members of a group begin
  * its AllReduces in one order. */
 bool sums_in_order(Arena *a, const struct Schedule *s, int kind);
+/* What --zero 1 does not go with, as E0520 has it; NULL: nothing of this. */
+const char *zero_refused(const Training *t, int64_t tensor, bool async);
 /* With --zero an AllReduce over the replicas becomes a ReduceScatter, where all that read its sums take the replica's part. */
 void zero_scatter(Node *sum, const Module *m, const Stage *s, const Training *t);
 

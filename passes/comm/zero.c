@@ -12,16 +12,13 @@
 #include "comm.h"
 #include "ir/analysis.h"
 
-/* What has no meaning, or is not there yet, where state is in parts. */
-static const char *against(const Module *m, const PassCx *cx)
+const char *zero_refused(const Training *t, int64_t tensor, bool async)
 {
-	const Training *t = cx->train;
-
-	if (schedule_is_async(schedule_asked(m, cx)) || (m->schedule && m->schedule->async))
+	if (async)
 		return "an asynchronous schedule: updates go on while weights would be gathered; take a synchronous one";
 	if (target_cuda(t))
 		return "--target cuda: its programs have no ReduceScatter yet; --target c has it";
-	if (m->tensor > 1)
+	if (tensor > 1)
 		return "--tensor: its devices have parts of each state already";
 	if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
 		return "servers of parameters: they hold the state, once for all; take --comm allreduce";
@@ -37,7 +34,8 @@ static const char *against(const Module *m, const PassCx *cx)
 static bool allowed(const Module *m, PassCx *cx)
 {
 	const int level = (int)cx->train->plan.zero;
-	const char *why = against(m, cx);
+	const bool async = schedule_is_async(schedule_asked(m, cx)) || (m->schedule && m->schedule->async);
+	const char *why = zero_refused(cx->train, m->tensor, async);
 
 	if (level > 1)
 		return diag_error(cx->d, NOLOC, 520,

@@ -77,6 +77,9 @@ void search_cuts(
 /* ---- what is done with the answer (plan_write.c) ---- */
 /* Stages of all nodes, PassCx.plan, Module.microbatches. False after a diagnostic. */
 bool plan_write(Segments *g, const PlanSearch *s, const Trial *t, bool forced);
+/* Seconds that a step of so many microbatches takes at least, whatever the plan: all work divided over all devices by their speed,
+ * or, where steps do not overlap, the longest chain of layers. */
+double plan_least(const PlanModel *p, int64_t micro);
 /* A segment's name; of several of one name NAME#2 is the second. */
 const char *until_name(const Segments *g, int at);
 

@@ -49,6 +49,61 @@ static double alone(const PlanModel *p, int64_t micro)
 	return (double)micro * each + update;
 }
 
+/* Layer i waits for the forwards, or backwards, of others: the latest of them ends there. */
+static double behind(const PlanModel *p, int i, bool back, const double *end)
+{
+	double latest = 0;
+
+	for (int t = 0; t < p->ntensor; t++) {
+		const PlanTensor *x = &p->tensor[t];
+		for (int k = 0; k < x->nto; k++) {
+			if (!back && x->kind != PLAN_BACKWARD && x->to[k] == i && x->from < i)
+				latest = fmax(latest, end[x->from]);
+			if (back && x->kind == PLAN_BOTH && x->to[k] == i && x->from < i)
+				latest = fmax(latest, end[x->from]);
+			if (back && x->kind == PLAN_BACKWARD && x->from == i && x->to[k] < i)
+				latest = fmax(latest, end[x->to[k]]);
+		}
+	}
+	return latest;
+}
+
+/* Seconds of the longest chain of forwards up to a layer, its backward, and the backwards that wait for that. */
+static double longest_chain(const PlanModel *p)
+{
+	Arena *a = arena_new();
+	double *fwd = NEWN(a, double, p->nlayer), *bwd = NEWN(a, double, p->nlayer), longest = 0;
+	const double part = schedule_splits(p->schedule) ? 0.5 : 1; /* nobody waits for what is for weights */
+
+	for (int i = 0; i < p->nlayer; i++) {
+		double f = INFINITY, b = INFINITY;
+		for (int c = 0; c < p->nclass; c++) {
+			f = fmin(f, p->fwd[c][i]);
+			b = fmin(b, part * p->bwd[c][i]);
+		}
+		fwd[i] = f + behind(p, i, false, fwd);
+		bwd[i] = b + behind(p, i, true, bwd);
+		longest = fmax(longest, fwd[i] + bwd[i]);
+	}
+	arena_free(a);
+	return longest;
+}
+
+double plan_least(const PlanModel *p, int64_t micro)
+{
+	double rate = 0; /* microbatches per second, of all devices */
+
+	for (int d = 0; d < p->c->ndevice; d++) {
+		const int c = p->class_of[d];
+		double each = 0;
+		for (int i = 0; i < p->nlayer; i++)
+			each += p->fwd[c][i] + p->bwd[c][i];
+		rate += each > 0 ? 1 / each : 0;
+	}
+	const double work = rate > 0 ? (double)micro / rate : 0;
+	return schedule_is_async(p->schedule) ? work : fmax(work, longest_chain(p));
+}
+
 /* A segment's name; of several of one name NAME#2 is the second. */
 const char *until_name(const Segments *g, int at)
 {
@@ -215,6 +270,7 @@ static void write_reasons(Segments *g, const PlanSearch *s, const Trial *t)
 	plan->slow_stage = t->slow_stage;
 	plan->tried = s->n;
 	plan->played = s->played;
+	plan->least = plan_least(s->p, plan->microbatches);
 	plan->peak = t->peak;
 	plan->peak_rank = t->peak_rank;
 	plan->over = t->over;

@@ -22,6 +22,7 @@ void predict_step(Module *m, PassCx *cx)
 	p->step_time = s.each;
 	p->one_time = fmin(p->one_time, s.model->alone);
 	p->file_order *= f;
+	p->least *= f;
 	p->terms = (PlanTerms){ f * p->terms.work, f * p->terms.sum, f * p->terms.update, f * p->terms.wait };
 	for (int i = 0; i < p->nother; i++) {
 		PlanTerms *t = &p->other[i].terms;

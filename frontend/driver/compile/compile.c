@@ -13,7 +13,6 @@
 #include "passes/common/plan.h"
 #include "frontend/settings/cluster.h"
 #include "frontend/settings/cluster_run.h"
-#include "depfile.h"
 #include "global_batch.h"
 #include "frontend/onnx/onnx.h"
 #include "planfile.h"
@@ -164,7 +163,7 @@ bool compile_read(Compile *c)
 	Options *o = c->o;
 	TrainingTold told = { 0 };
 
-	if (!compile_machine(c))
+	if (!mesh_choose(c) || !compile_machine(c))
 		return false;
 	if (!profile_choose(c))
 		return false;

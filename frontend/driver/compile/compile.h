@@ -29,7 +29,12 @@ typedef struct Compile {
 	const char *pipe_sgd;          /* what --pipe-sgd auto came to, but for "%s": how many sums; NULL: nothing */
 	bool global_default;           /* nor the global batch */
 	struct MicroChoice *micro;
-	int nmicro;              /* sizes that were looked at, best first (auto_microbatch.c) */
+	int nmicro; /* sizes that were looked at, best first (auto_microbatch.c) */
+	struct Mesh *mesh;
+	const char *mesh_told; /* what came of each, a line; NULL: nothing was open */
+	int nmesh, mesh_taken; /* tensor degrees and ZeRO that were looked at, in that order (auto_mesh.c) */
+	struct Fit *
+		look; /* compile_fit: what the best plan needs, and where none fits nothing is said; NULL: it is said */
 	struct Changes *changes; /* what every pass changed, for --report; NULL: nobody asks */
 	bool eval;               /* inference exports are read too; nothing is trained */
 	int64_t samples;         /* of the files to train on; 0: not known here */
@@ -57,6 +62,10 @@ bool compile_fit(Compile *c, const char *dump);
 bool compile_plan(Compile *c, const char *dump);
 /* The build folder: weights and sources, checked where libclang is there. */
 bool compile_write(Compile *c, const char *dir);
+/* depfile.c: --depfile, or DIR/inputs.d: "DIR/manifest.json: model.onnx cluster.yaml ...". False after E0008. */
+bool depfile_write(Compile *c, const char *dir);
+/* auto_mesh.c: --tensor auto and --zero auto: sets both. False after a diagnostic. */
+bool mesh_choose(Compile *c);
 
 /* Every data file must belong to an input and, on this machine's own devices, be there and fit; those named relative to the
  * current directory are named relative to the build folder `dir` from here on. False after a diagnostic. */

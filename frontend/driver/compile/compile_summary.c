@@ -192,8 +192,10 @@ void compile_summary(const Compile *c, const char *dir)
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %s (one %s %s; %s)\n", time_short(c->a, c->plan.step_time),
 			m->tensor > 1 ? "group" : "device", time_short(c->a, c->plan.one_time), compile_times(c));
-	if (c->o->explain)
+	if (c->o->explain) {
+		fputs(c->mesh_told ? c->mesh_told : "", c->d->out);
 		fputs(buf_str(&c->explain), c->d->out);
+	}
 	const int programs = m->schedule->ndevice * (m->tensor > 1 ? m->tensor : 1);
 
 	if (dir)

@@ -1,6 +1,6 @@
 /* -MD: a make rule of what a build folder was made from, for make, ninja and CMake (DEPFILE): the model and its external data,
  * cluster file, train.yaml, plan, profile, schedule, files of flags, data. */
-#include "depfile.h"
+#include "compile.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

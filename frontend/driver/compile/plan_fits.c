@@ -280,8 +280,14 @@ bool compile_fit(Compile *c, const char *dump)
 	Fit least = { 0 };
 	bool refused;
 
-	if (!searched(c) || (fixed(c) && !strpbrk(c->o->t.plan.replicas, "-:")))
-		return compile_passes(c, dump);
+	if (!searched(c) || (fixed(c) && !strpbrk(c->o->t.plan.replicas, "-:"))) {
+		const bool ok = compile_passes(c, dump);
+		if (c->look)
+			*c->look = fit_of(c);
+		return ok;
+	}
 	const bool ok = fit(c, dump, &least, &refused);
-	return ok || (refused && !fixed(c) && no_fit(c, &least));
+	if (c->look)
+		*c->look = least;
+	return ok || (refused && !fixed(c) && !c->look && no_fit(c, &least));
 }

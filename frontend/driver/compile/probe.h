@@ -26,6 +26,16 @@ typedef struct MicroChoice {
 	const char *plan;  /* "2-1-1" */
 } MicroChoice;
 
+/* A tensor degree with or without ZeRO that was looked at (auto_mesh.c): compiled, of which nothing was written. */
+typedef struct Mesh {
+	int64_t tensor, zero, samples; /* samples: of a step */
+	double step, least;            /* seconds: as simulated; Plan.least */
+	double over;                /* where it does not fit: of the plan that lacks least, in relation to the limit */
+	int64_t peak, limit;        /* bytes of the fullest device; limit 0: not known */
+	bool fits, unread;          /* unread: the model could not be read */
+	const char *plan, *refused; /* "2x4-1x4"; why there is none */
+} Mesh;
+
 /* Is the size of a microbatch to be decided with the plan (auto_microbatch.c)? */
 bool micro_is_open(const Compile *c);
 /* Looks at sizes, fills c->micro, best first: what fits, then the shortest step, then the larger. Sets c->m and the settings

@@ -15,6 +15,8 @@ static const Row rows[] = {
 	/* values of other forms too, which their own parsers read */
 	{ "plan", "auto", { NULL } },
 	{ "micro-batch", "auto", { NULL } },
+	{ "tensor", "auto", { NULL } },
+	{ "zero", "auto", { NULL } },
 	{ "pipe-sgd", "auto", { NULL } },
 	{ "bucket", "auto none", { NULL } },
 	{ "partitions", "auto", { NULL } },

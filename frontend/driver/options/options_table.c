@@ -218,6 +218,30 @@ static bool o_micro_batch(Cx *x, const char *v)
 	return true;
 }
 
+/* auto, or a whole number from `least` to `most`. */
+static bool auto_or(Cx *x, const char *flag, const char *v, int64_t least, int64_t most, bool *choose, int64_t *to)
+{
+	char *end;
+	const long long n = strtoll(v, &end, 10);
+
+	*choose = !strcmp(v, "auto");
+	if (!*choose && (end == v || *end || n < least || n > most))
+		return diag_error(x->d, NOLOC, 7, "--%s wants auto or a whole number from %lld to %lld, not '%s'", flag, (long long)least,
+			(long long)most, v);
+	*to = *choose ? least - 1 : n; /* not said */
+	return true;
+}
+
+static bool o_tensor(Cx *x, const char *v)
+{
+	return auto_or(x, "tensor", v, 1, GROUP_MOST, &x->o->t.plan.choose_tensor, &x->o->t.plan.tensor);
+}
+
+static bool o_zero(Cx *x, const char *v)
+{
+	return auto_or(x, "zero", v, 0, 3, &x->o->t.plan.choose_zero, &x->o->t.plan.zero);
+}
+
 static bool o_pipe_sgd(Cx *x, const char *v)
 {
 	PlanSettings *p = &x->o->t.plan;
@@ -389,9 +413,10 @@ const Opt opt_table[] = {
 	{ "Plan", "save-plan", "FILE", "write the plan, .yaml or .json; --plan FILE takes it", TEXT, AT(save_plan), 0, 0, 0, 0 },
 	{ "Plan", "planner", "P", "@", CALL, 0,
 		o_planner, 0, 0, 0 },
-	{ "Plan", "tensor", "N", "N devices share each replica of a stage: its products are divided among them", INT, TR(plan.tensor), 0, 0, 1, 1 << 10 },
-	{ "Plan", "zero", "N", "1: the replicas of a stage divide the optimizer's state among them (ZeRO); 0, the default: each has all", INT,
-		TR(plan.zero), 0, 0, 0, 3 },
+	{ "Plan", "tensor", "N", "N devices share each replica of a stage: its products are divided among them; auto: a divisor of the devices of a host, "
+		"decided with the plan", CALL, 0, o_tensor, 0, 0, 0 },
+	{ "Plan", "zero", "N", "1: the replicas of a stage divide the optimizer's state among them (ZeRO); 0, the default: each has all; auto: 1 where "
+		"memory asks for it or a step is shorter", CALL, 0, o_zero, 0, 0, 0 },
 	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(plan.max_stages), 0, 0, 1, 1 << 20 },
 	{ "Plan", "no-pipeline", NULL, "they have one stage: data parallelism alone", FLAG, TR(plan.no_pipeline), 0, 0, 0, 0 },
 	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(plan.no_dp), 0, 0, 0, 0 },

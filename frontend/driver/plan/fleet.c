@@ -196,6 +196,9 @@ static bool asked_well(Compile *c)
 	if (plan && strcmp(plan, "auto"))
 		return diag_error(c->d, NOLOC, 1,
 			"--deadline and --budget look for a plan of each size; leave --plan %s out", plan);
+	if (c->o->t.plan.choose_tensor || c->o->t.plan.choose_zero)
+		return diag_error(c->d, NOLOC, 1,
+			"--deadline and --budget look for a plan of each size; say --tensor and --zero as numbers");
 	Options o = *c->o; /* what follows from all devices is not for the sizes */
 	Compile all = *c;
 

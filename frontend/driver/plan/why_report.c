@@ -448,6 +448,27 @@ static void json_others(const Plan *p, FILE *f)
 	}
 }
 
+static void json_meshes(const Compile *c, FILE *f)
+{
+	fputs("],\n \"meshes\": [", f);
+	for (int i = 0; i < c->nmesh; i++) {
+		const Mesh *x = &c->mesh[i];
+		fprintf(f, "%s{\"tensor\": %" PRId64 ", \"zero\": %" PRId64 ", \"taken\": %s, ", i ? ", " : "",
+			x->tensor > 1 ? x->tensor : 1, x->zero > 0 ? x->zero : 0,
+			i == c->mesh_taken ? "true" : "false");
+		if (!x->fits) {
+			fputs("\"refused\": ", f);
+			quote(f, x->refused ? x->refused : "");
+			fprintf(f, ", \"over\": %.6g}", x->over);
+			continue;
+		}
+		fprintf(f,
+			"\"plan\": \"%s\", \"step_s\": %.9g, \"least_s\": %.9g, \"samples\": %" PRId64
+			", \"peak_bytes\": %" PRId64 "}",
+			x->plan, x->step, x->least, x->samples, x->peak);
+	}
+}
+
 void plan_json(const Compile *c, const Sim *s, FILE *f)
 {
 	const Where w = plan_where(s);
@@ -487,6 +508,8 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 		fprintf(f, "%s{\"microbatch\": %" PRId64 ", \"plan\": \"%s\", \"step_s\": %.9g, \"over\": %.6g}",
 			i ? ", " : "", c->micro[i].micro, c->micro[i].plan, size_moved(c) * c->micro[i].step,
 			c->micro[i].over);
+	if (c->nmesh > 1)
+		json_meshes(c, f);
 	fputs("]}\n", f);
 }
 
