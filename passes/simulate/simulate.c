@@ -1,6 +1,7 @@
 /* Discrete events: simulate.h has the rules. State lies in arrays by rank, by port, and by message (message kind x
  * microbatch); a heap holds what will happen, at most one event per device, per message under way and per sum. */
 #include "simulate_play.h"
+#include "stragglers.h"
 #include <limits.h>
 
 static int of_mb(const Player *p, int stage, int mb) { return stage * p->s->nmicro + mb; }
@@ -221,9 +222,17 @@ static const char *blocked(const Player *p, int rank, const Action *x)
 	return NULL;
 }
 
+/* How many times as long this computation takes as planned. */
+static double slower(const Player *p, int rank, const Action *x)
+{
+	const int step = p->s->per_step > 0 && x->mb > 0 ? x->mb / p->s->per_step : 0;
+
+	return p->m->stragglers ? straggler_factor(p->m->stragglers, rank, step) : 1;
+}
+
 static void compute(Player *p, int rank, const Action *x)
 {
-	const double t = p->m->time[rank * p->s->nstage + x->stage][x->kind];
+	const double t = p->m->time[rank * p->s->nstage + x->stage][x->kind] * slower(p, rank, x);
 
 	if (x->kind == ACT_F)
 		use(p, rank, x->stage, 1);

@@ -22,6 +22,7 @@
  *               Replicas that own parameters (simulate_owned.c) push gradients during the backward in front of each SYNC.
  *               Asynchronous servers (simulate_each.c): a device exchanges with its servers alone, and nobody waits for others
  *               but for --staleness.
+ *     F .. UPDATE take a slow device longer, where there are any (stragglers.h).
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
  * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by
  * device, then by action. */
@@ -104,6 +105,8 @@ typedef struct SimServe {
 
 typedef double SimTimes[ACT_COUNT];
 
+typedef struct Stragglers Stragglers; /* stragglers.h */
+
 typedef struct SimModel {
 	const Schedule *s;
 	const Cluster *c;
@@ -127,6 +130,7 @@ typedef struct SimModel {
 	bool longer; /* s is long enough for the steady state of an asynchronous schedule; else a longer one is played for it */
 	int64_t staleness; /* of those; -1: any */
 	int64_t weights;   /* bytes of all trained parameters, what data parallelism would sum */
+	const Stragglers *stragglers; /* NULL: no device is slower than another time */
 	double alone;      /* seconds of a step of one device, the cluster's first, that does what all stages do */
 } SimModel;
 

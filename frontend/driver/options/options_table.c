@@ -313,6 +313,22 @@ static bool o_mtbf(Cx *x, const char *v) { return long_run(x, "mtbf", v, &x->o->
 static bool o_ckpt_seconds(Cx *x, const char *v) { return long_run(x, "ckpt-seconds", v, &x->o->ckpt_seconds, true); }
 static bool o_restart(Cx *x, const char *v) { return long_run(x, "restart-seconds", v, &x->o->restart_seconds, true); }
 
+static bool o_stragglers(Cx *x, const char *v)
+{
+	Options *o = x->o;
+	char *colon, *end = NULL;
+
+	o->slow_share = strtod(v, &colon);
+	if (colon != v && *colon == ':')
+		o->slow_times = strtod(colon + 1, &end);
+	if (!end || end == colon + 1 || *end || !(o->slow_share > 0 && o->slow_share <= 1) || !(o->slow_times >= 1 && o->slow_times <= 1e6))
+		return diag_error(x->d, NOLOC, 7,
+			"--stragglers wants SHARE:TIMES, a share of a device's steps above 0 and at most 1, and how many times "
+			"as long they take, at least 1, as in 0.01:2, not '%s'",
+			v);
+	return true;
+}
+
 static bool o_dump(Cx *x, const char *v)
 {
 	x->o->dump = true;
@@ -520,6 +536,7 @@ const Opt opt_table[] = {
 	{ "Simulate", "mtbf", "HOURS", "mean time between failures of a host, for --days and --deadline", CALL, 0, o_mtbf, 0, 0, 0 },
 	{ "Simulate", "ckpt-seconds", "S", "of --days: what a checkpoint takes; else the fullest device's weights and optimizer state at 1 GB/s", CALL, 0, o_ckpt_seconds, 0, 0, 0 },
 	{ "Simulate", "restart-seconds", "S", "of --days: from a failure to the next step; 120 when not said", CALL, 0, o_restart, 0, 0, 0 },
+	{ "Simulate", "stragglers", "P:F", "in each step each device computes, with probability P, F times as long: the mean step, also of --days and --deadline", CALL, 0, o_stragglers, 0, 0, 0 },
 	{ "Export", "averages", NULL, "pdcc export: moving averages (--ema) in place of the weights that have one", FLAG, AT(averages), 0, 0, 0, 0 },
 	{ "Export", "model", "MODEL.onnx", "pdcc export: the model that the checkpoint is of", TEXT, AT(model), 0, 0, 0, 0 },
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },

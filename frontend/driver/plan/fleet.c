@@ -70,10 +70,10 @@ static void weigh(const Compile *c, const Sim *s, Size *z)
 
 	z->plan = plan_name(c);
 	z->hosts = spend.hosts;
-	z->step = s->each;
+	z->step = usual_step(c, s);
 	z->share = 1;
 	if (c->o->mtbf > 0) {
-		const LongRun run = long_run_of(c, s);
+		const LongRun run = long_run_of(c, z->step, s);
 		z->share = long_run_share(&run, long_run_daly(&run));
 	}
 	z->run = (double)z->steps * z->step / z->share;

@@ -3,6 +3,7 @@
 #include "ir/base/human.h"
 #include "passes/simulate/long_run.h"
 #include "passes/simulate/spend.h"
+#include "passes/simulate/stragglers.h"
 #include "passes/simulate/timeline.h"
 #include "why_report.h"
 
@@ -31,21 +32,29 @@ static int64_t saved_bytes(const Compile *c)
 	return most;
 }
 
-LongRun long_run_of(const Compile *c, const Sim *s)
+double usual_step(const Compile *c, const Sim *s)
+{
+	const Options *o = c->o;
+	const int group = c->m->tensor > 1 ? c->m->tensor : 1;
+
+	return o->slow_share > 0 ? straggling_step(s, o->slow_share, o->slow_times, group, c->d) : s->each;
+}
+
+LongRun long_run_of(const Compile *c, double step, const Sim *s)
 {
 	const Options *o = c->o;
 
-	return (LongRun){ .step = s->each,
+	return (LongRun){ .step = step,
 		.save = o->ckpt_seconds >= 0 ? o->ckpt_seconds : (double)saved_bytes(c) / DISK,
 		.restart = o->restart_seconds >= 0 ? o->restart_seconds : RESTART,
 		.mtbf = o->mtbf * 3600 / sim_spend(c->a, s).hosts,
 		.length = o->days * 86400 };
 }
 
-static Told play(const Compile *c, const Sim *s)
+static Told play(const Compile *c, double step, const Sim *s)
 {
 	const Options *o = c->o;
-	Told t = { .spend = sim_spend(c->a, s), .bytes = saved_bytes(c), .run = long_run_of(c, s) };
+	Told t = { .spend = sim_spend(c->a, s), .bytes = saved_bytes(c), .run = long_run_of(c, step, s) };
 
 	t.every[0] = long_run_best(&t.run, FAILURES, &t.played[0]);
 	t.every[1] = long_run_daly(&t.run);
@@ -57,9 +66,9 @@ static Told play(const Compile *c, const Sim *s)
 	return t;
 }
 
-void print_long_run(const Compile *c, const Sim *s)
+void print_long_run(const Compile *c, double step, const Sim *s)
 {
-	const Told t = play(c, s);
+	const Told t = play(c, step, s);
 	const LongPlayed *p = &t.played[0];
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
@@ -88,9 +97,9 @@ void print_long_run(const Compile *c, const Sim *s)
 			number_text(c->a, t.spend.watts * t.run.length / 3.6e6 / (p->steps * samples) * 1e6, 5));
 }
 
-void print_long_run_json(const Compile *c, const Sim *s)
+void print_long_run_json(const Compile *c, double step, const Sim *s)
 {
-	const Told t = play(c, s);
+	const Told t = play(c, step, s);
 
 	printf(",\n \"long_run\": {\"step_s\": %.9g, \"save_s\": %.9g, \"restart_s\": %.9g, \"mtbf_s\": %.9g, \"length_s\": %.9g, "
 	       "\"hosts\": %d",

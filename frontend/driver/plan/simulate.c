@@ -119,7 +119,7 @@ void print_loads(const Compile *c, const Sim *s, FILE *f)
 	}
 }
 
-static void print_summary(const Compile *c, const Sim *s)
+static void print_summary(const Compile *c, double usual, const Sim *s)
 {
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
@@ -145,8 +145,12 @@ static void print_summary(const Compile *c, const Sim *s)
 	if (spend.watts >= 0 && s->each > 0)
 		printf("  power %s kW, %s kWh of a million samples\n", number_text(c->a, spend.watts / 1e3, 4),
 			number_text(c->a, spend.watts * s->each / 3.6e6 / samples * 1e6, 4));
+	if (c->o->slow_share > 0)
+		printf("  with stragglers (%s %% of a device's steps take %s times as long) %s, %.1f %% more\n",
+			number_text(c->a, 100 * c->o->slow_share, 4), number_text(c->a, c->o->slow_times, 4),
+			time_text(c->a, usual), 100 * (usual / s->each - 1));
 	if (c->o->days > 0)
-		print_long_run(c, s);
+		print_long_run(c, usual, s);
 }
 
 /* ---- pictures ---- */
@@ -168,7 +172,7 @@ static bool write_timeline(const Compile *c, const Sim *s, const char *file)
 }
 
 /* For programs: the step, and what the runtime counts in summary.json. */
-static void print_json(const Compile *c, const Sim *s)
+static void print_json(const Compile *c, double usual, const Sim *s)
 {
 	const Schedule *p = s->model->s;
 	int n;
@@ -204,8 +208,10 @@ static void print_json(const Compile *c, const Sim *s)
 		printf(",\n \"price_per_hour\": %.9g", spend.price);
 	if (spend.watts >= 0)
 		printf(",\n \"watts\": %.9g", spend.watts);
+	if (c->o->slow_share > 0)
+		printf(",\n \"straggling_step_s\": %.9g", usual);
 	if (c->o->days > 0)
-		print_long_run_json(c, s);
+		print_long_run_json(c, usual, s);
 	printf("}\n");
 }
 
@@ -300,10 +306,13 @@ int simulate_main(Compile *c)
 		return compile_status(c);
 	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &s, c->d))
 		return EXIT_INPUT;
+	const double usual = usual_step(c, &s);
+	if (usual < 0)
+		return EXIT_INPUT;
 	if (c->o->json)
-		print_json(c, &s);
+		print_json(c, usual, &s);
 	else if (!c->o->quiet)
-		print_summary(c, &s);
+		print_summary(c, usual, &s);
 	for (int i = 0; i < c->o->ntimeline; i++)
 		if (!write_timeline(c, &s, c->o->timeline[i]))
 			return EXIT_USAGE;

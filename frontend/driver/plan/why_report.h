@@ -51,9 +51,11 @@ void print_loads(const Compile *c, const Sim *s, FILE *f);
 int fleet_main(Compile *c); /* exit status */
 
 /* ---- long_run_report.c: of pdcc simulate --days ---- */
-struct LongRun long_run_of(
-	const Compile *c, const Sim *s); /* what a failure costs, by the flags and the plan's memory */
-void print_long_run(const Compile *c, const Sim *s);
-void print_long_run_json(const Compile *c, const Sim *s); /* a member of the object at hand */
+/* Seconds of a step, beside stragglers where --stragglers names any; below 0: E0503 was said. */
+double usual_step(const Compile *c, const Sim *s);
+/* What a failure costs, by the flags and the plan's memory. */
+struct LongRun long_run_of(const Compile *c, double step, const Sim *s);
+void print_long_run(const Compile *c, double step, const Sim *s);
+void print_long_run_json(const Compile *c, double step, const Sim *s); /* a member of the object at hand */
 
 #endif
