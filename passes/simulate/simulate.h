@@ -128,10 +128,10 @@ typedef struct SimModel {
 	bool tagged;    /* steps are not told apart by a flush: messages bring their microbatch */
 	bool quick;     /* what servers are told is not played: the busiest port counts */
 	bool longer; /* s is long enough for the steady state of an asynchronous schedule; else a longer one is played for it */
-	int64_t staleness; /* of those; -1: any */
-	int64_t weights;   /* bytes of all trained parameters, what data parallelism would sum */
+	int64_t staleness;            /* of those; -1: any */
+	int64_t weights;              /* bytes of all trained parameters, what data parallelism would sum */
 	const Stragglers *stragglers; /* NULL: no device is slower than another time */
-	double alone;      /* seconds of a step of one device, the cluster's first, that does what all stages do */
+	double alone; /* seconds of a step of one device, the cluster's first, that does what all stages do */
 } SimModel;
 
 /* Something that took time: a computation, a message (on the sender's row), a sum. */

@@ -30,7 +30,7 @@ typedef struct Options {
 	int ntimeline;           /* files for pdcc simulate */
 	double deadline, budget; /* of pdcc plan: seconds, a price; 0: not said */
 	double days, mtbf, ckpt_seconds,
-		restart_seconds; /* of pdcc simulate: a long run; the last two below 0: not said */
+		restart_seconds;       /* of pdcc simulate: a long run; the last two below 0: not said */
 	double slow_share, slow_times; /* --stragglers; 0: none */
 	bool werror, strict, color, no_color;
 	const char *wno[16];

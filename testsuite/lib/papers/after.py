@@ -51,6 +51,29 @@ def schedules(p):
     return t
 
 
+def stragglers(p):
+    """What devices that are slow now and then do to a step: 16 layers on 8 devices, 8 microbatches."""
+    net, got, n = Net(p.folder, 'slow', LAYERS, 8, MICRO), {}, 8
+    times, chain = net.profile(1e-3), '-'.join('1' * 8)
+    for name, plan, schedule in (('replicas', '8', '1f1b'), ('1F1B', chain, '1f1b'), ('GPipe', chain, 'gpipe'), ('ZB-H1', chain, 'zb-h1'),
+                                 ('PipeDream', chain, 'pipedream'), ('2BW', chain, '2bw')):
+        batch = MICRO * (1 if schedule == 'pipedream' else 8 * n if name == 'replicas' else 8)
+        for factor in (1.5, 2, 4):
+            a = p.ask('simulate', net.path, '--json', '-q', *net.flags(n), '--plan', plan, '--global-batch', batch,
+                      '--schedule', schedule, '--profile', times, '--stragglers', '0.02:%g' % factor)
+            got[name, factor] = 100 * (a['straggling_step_s'] / a['step_s'] - 1)
+    cells = [Cell('8 replicas, %g times as long' % f, 'longer %', 100 * (f - 1) * (1 - 0.98 ** n), got['replicas', f], '%.1f', 0.06)
+             for f in (1.5, 2, 4)]
+    names = list(dict.fromkeys(k[0] for k in got))
+    t = Table('after-stragglers', 'Devices that are slow in one step of fifty', 'Each of 8 devices computes 1.5, 2 or 4 times as long in 2 % of '
+              'its steps: how much longer the mean step is. Replicas, as a formula has it: (F - 1) (1 - 0.98^n).', cells,
+              picture=('times as long', 'longer, %', {k: [(f, got[k, f]) for f in (1.5, 2, 4)] for k in names}, 'log'))
+    t.notes = ['%-10s twice as long in 2 %% of the steps of a device: %5.1f %% longer' % (k, got[k, 2]) for k in names]
+    t.check('a pipeline that is flushed hides some of it in its bubble', all(got['1F1B', f] < got['replicas', f] for f in (1.5, 2, 4)))
+    t.check('one that has less of a bubble hides less', all(got['ZB-H1', f] > got['1F1B', f] for f in (1.5, 2, 4)))
+    return t
+
+
 def transformer(p, count, width, words, flops):
     """GPT-like blocks: 12 width^2 parameters in 16 bits, 24 width^2 words + attention operations forward, twice that backward."""
     f = (24 * width * width * words + 4 * words * words * width) / flops * 1e3
@@ -149,4 +172,4 @@ def crossing(p):
     return t
 
 
-TABLES = [schedules, frontier, scaling, crossing]
+TABLES = [schedules, stragglers, frontier, scaling, crossing]
