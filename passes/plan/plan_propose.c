@@ -277,15 +277,32 @@ static void equal(PlanSearch *s, int n, int k)
 		}
 }
 
-/* Numbers of stages: all small ones, then sparser, and the most there can be; for each the most replicas, and
- * halves. */
+/* No device is left, or each stage has as many of the few places to cut. */
+static bool comes_out_even(const PlanSearch *s, int n)
+{
+	enum { FEW = 6 };
+	const int places = s->p->st->n, each = places / n;
+
+	return s->p->c->ndevice % n == 0 || (each <= FEW && places / each == n);
+}
+
+/* Numbers of stages: all small ones, then sparser and those that come out even, and the most there can be; for each the most
+ * replicas, and halves. */
 void propose_equal(PlanSearch *s)
 {
+	enum { SOME = 16 };
 	const int G = s->p->c->ndevice, most = G < s->p->st->n ? G : s->p->st->n;
 
-	for (int n = 1; n <= most; n = n < 16 ? n + 1 : n == most ? most + 1 : n * 5 / 4 < most ? n * 5 / 4 : most)
+	s->later = G > SOME; /* of few devices all are played */
+	for (int n = 1, next = 1; n <= most; n++) {
+		if (n < next && n < most && !comes_out_even(s, n))
+			continue;
+		next = n < next ? next : n < 16 ? n + 1 : n * 5 / 4;
 		for (int k = G / n; k >= 1; k = k <= 8 ? k - 1 : k / 2)
 			equal(s, n, k);
+	}
+	if (s->later)
+		search_play(s);
 }
 
 /* Bit i of `cuts`: a stage ends behind the device i of n. */

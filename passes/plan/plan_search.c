@@ -135,6 +135,39 @@ static bool hopeless(const PlanSearch *s, const Trial *t)
 	return b->over <= 1 && isfinite(b->score) && t->bound / (double)t->micro > b->score * (1 + SAME);
 }
 
+/* Unless it cannot be best, or the budget is spent. */
+static void play(PlanSearch *s, Trial *x)
+{
+	if (hopeless(s, x) || (s->best && s->work >= s->budget))
+		return;
+	trial_play(s->p, x);
+	s->work += search_effort(s->p, x);
+	s->played++;
+}
+
+static int by_bound(const void *x, const void *y)
+{
+	const Trial *a = *(Trial *const *)x, *b = *(Trial *const *)y;
+	const double v = a->bound / (double)a->micro, w = b->bound / (double)b->micro;
+
+	return v != w ? (v > w) - (v < w) : trial_better(b, a) - trial_better(a, b);
+}
+
+void search_play(PlanSearch *s)
+{
+	Trial **t = arena_dup(s->a, s->trial, sizeof *t * (size_t)s->n);
+
+	s->later = false;
+	if (s->n)
+		qsort(t, (size_t)s->n, sizeof *t, by_bound);
+	for (int i = 0; i < s->n; i++) {
+		if (isfinite(t[i]->step))
+			continue;
+		play(s, t[i]);
+		s->best = trial_better(t[i], s->best) ? t[i] : s->best;
+	}
+}
+
 /* On the devices that it says. */
 static Trial *try_there(PlanSearch *s, const Trial *t)
 {
@@ -147,11 +180,8 @@ static Trial *try_there(PlanSearch *s, const Trial *t)
 	map_put(&s->seen, key, x);
 	trial_judge(s->p, x);
 	PUSH(s->a, s->trial, s->n, s->cap) = x;
-	if (!hopeless(s, x) && (!s->best || s->work < s->budget)) {
-		trial_play(s->p, x);
-		s->work += search_effort(s->p, x);
-		s->played++;
-	}
+	if (!s->later || !s->best)
+		play(s, x);
 	s->work += 300; /* to judge is work as well */
 	if (trial_better(x, s->best))
 		s->best = x;

@@ -17,6 +17,7 @@ typedef struct PlanSearch {
 	double beside;               /* of the published planners, in the same unit, but not of the budget */
 	double cut_work, cut_budget; /* of the search for cuts: pairs of states */
 	bool no_exhaustive;          /* local search also where all plans could be tried */
+	bool later;                  /* plans are judged, and played by search_play: the least bound first */
 	bool quick;                  /* a first look: a tenth of the budget, fewer proposals */
 	long played;
 } PlanSearch;
@@ -37,6 +38,8 @@ const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Tri
 void search_start(PlanSearch *s, Arena *a, const PlanModel *p);
 /* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */
 Trial *search_try(PlanSearch *s, const Trial *t);
+/* Plays what was judged before. */
+void search_play(PlanSearch *s);
 /* What --max-stages, --no-pipeline and --no-dp leave, and asynchronous servers. */
 bool plan_allowed(const PlanModel *p, int n, const int *replicas);
 double search_effort(const PlanModel *p, const Trial *t); /* of playing it, as PlanSearch.work counts */
