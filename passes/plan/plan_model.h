@@ -101,6 +101,7 @@ typedef struct PlanModel {
 	int64_t per_replica;              /* the same per replica of the widest stage; 0: any */
 	int64_t most_stages;              /* of a plan; 0: any */
 	bool blocks;                      /* replicas have blocks of microbatches (Sched.blocks) */
+	bool zero;                        /* replicas divide the optimizer's state */
 	bool no_replicas, equal_replicas; /* none at all; every stage has as many (asynchronous servers) */
 	double memory_scale;              /* what the estimate of memory is multiplied with */
 } PlanModel;

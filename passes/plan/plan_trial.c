@@ -218,7 +218,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		s[i].update = NEWN(a, double, p->nclass);
 		s[i].inflight = trial_in_flight(p, t, i);
 		s[i].versions = trial_versions(p, t, i);
-		s[i].parts = p->train && p->train->plan.zero > 0 ? t->replicas[i] : 1;
+		s[i].parts = p->zero ? t->replicas[i] : 1;
 	}
 	add_layers(p, s, stage);
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));

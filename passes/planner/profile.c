@@ -289,6 +289,25 @@ void profile_compress(Arena *a, Profile *p)
 	drop(a, p, gone);
 }
 
+void profile_share(
+	Arena *a, const Profile *p, int degree, int sums, bool sequence, double bandwidth, double latency, Profile *to)
+{
+	*to = *p;
+	if (degree < 2)
+		return;
+	to->layer = arena_dup(a, p->layer, sizeof *p->layer * (size_t)p->n);
+	for (int i = 0; i < p->n; i++) {
+		Layer *l = &to->layer[i];
+		const double sum = 2 * latency + 2.0 * (degree - 1) / degree * l->activation / bandwidth;
+		if (l->parameters <= 0)
+			continue;
+		l->forward = l->forward / degree + sums * sum;
+		l->backward = l->backward / degree + sums * sum;
+		l->parameters /= degree;
+		l->activation /= sequence ? degree : 1;
+	}
+}
+
 void profile_scale(Profile *p, double time, double activation, double parameters)
 {
 	for (int i = 0; i < p->n; i++) {

@@ -48,6 +48,13 @@ void profile_compress(Arena *a, Profile *p);
 /* Times, activations and parameters by factors: other devices, other minibatches. */
 void profile_scale(Profile *p, double time, double activation, double parameters);
 
+/* What each of `degree` devices that share a layer with parameters has of it: that share of times and parameters, and `sums`
+ * AllReduces of its output among them in the forward, as many in the backward (a Transformer's layer has 2; Shoeybi 2019, Megatron-LM).
+ * Outputs are whole on each, and so is a layer without parameters; with `sequence` each has its part of the outputs of those that are
+ * divided, and an AllReduce is a ReduceScatter and an AllGather (Korthikanti 2022). bandwidth, latency: of the links among them. */
+void profile_share(
+	Arena *a, const Profile *p, int degree, int sums, bool sequence, double bandwidth, double latency, Profile *to);
+
 /* Layer numbers so that every edge goes upwards, ties by the order of the file; false when there is a cycle. */
 bool profile_order(Arena *a, const Profile *p, int *order);
 

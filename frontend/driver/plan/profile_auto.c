@@ -9,13 +9,16 @@
 #include "frontend/driver/compile/compile.h"
 #include "profile_auto.h"
 
+enum { DEVICES = 16384 };
+
 typedef struct Ask {
 	Arena *a;
 	Diag *d;
 	const char *file, *without, *evaluate;
 	ScheduleSpec schedule;
 	double each, machines, within, between, latency, memory, microbatches;
-	bool compare, exhaustive, local, compress, json, help;
+	double tensor, zero, sums, state; /* tensor 0, zero -1: auto */
+	bool sequence, compare, exhaustive, local, compress, json, help;
 } Ask;
 
 static const char help[] = "usage: pdcc plan-profile FILE --planner auto [options]\n"
@@ -24,6 +27,15 @@ static const char help[] = "usage: pdcc plan-profile FILE --planner auto [option
 			   "  --latency S              seconds of every link (0)\n"
 			   "  --microbatches N         per step, over all replicas (4 per device)\n"
 			   "  --memory BYTES           per device\n"
+			   "  --tensor N|auto          N devices of a machine share each layer with\n"
+			   "                           parameters (1)\n"
+			   "  --tensor-sums N          AllReduces of its output among them, forwards and\n"
+			   "                           backwards each (2, as in a Transformer's layer)\n"
+			   "  --sequence               its output lies divided among them, along the\n"
+			   "                           sequence: messages and what is kept are a part\n"
+			   "  --state F                bytes of the optimizer's state per byte of\n"
+			   "                           parameters (0)\n"
+			   "  --zero 0|1|auto          1: replicas divide that state among them (0)\n"
 			   "  --schedule S             one with a stage per device and steps that end\n"
 			   "                           (pdcc --help Schedule)\n"
 			   "  --without LAYER, --compress      as for the other planners\n"
@@ -46,6 +58,16 @@ static bool numbers(Ask *q, const char *flag, const char *s, double *v, double *
 	if (end == s || *end || !isfinite(*v) || *v < 0 || (w && (!isfinite(*w) || *w < 0)))
 		return diag_error(q->d, NOLOC, 1, "%s: '%s' is not a number above 0", flag, s);
 	return true;
+}
+
+static bool number_or_auto(Ask *q, const char *flag, const char *s, double least, double most, double *v)
+{
+	if (!strcmp(s, "auto"))
+		return *v = least - 1, true;
+	return numbers(q, flag, s, v, NULL) &&
+	       ((*v >= least && *v <= most && floor(*v) == *v) ||
+		       diag_error(q->d, NOLOC, 1, "%s wants auto or a whole number from %g to %g, not '%s'", flag,
+			       least, most, s));
 }
 
 static bool planned(const ScheduleRow *r) { return r->place == PLACED_OWN && !(r->flow & FLOW_ASYNC); }
@@ -76,6 +98,16 @@ static bool value(Ask *q, const char *flag, const char *s)
 		return numbers(q, flag, s, &q->latency, NULL);
 	if (!strcmp(flag, "--memory"))
 		return numbers(q, flag, s, &q->memory, NULL);
+	if (!strcmp(flag, "--tensor"))
+		return number_or_auto(q, flag, s, 1, DEVICES, &q->tensor);
+	if (!strcmp(flag, "--zero"))
+		return number_or_auto(q, flag, s, 0, 1, &q->zero);
+	if (!strcmp(flag, "--tensor-sums"))
+		return numbers(q, flag, s, &q->sums, NULL) &&
+		       (floor(q->sums) == q->sums ||
+			       diag_error(q->d, NOLOC, 1, "%s: '%s' is not a whole number", flag, s));
+	if (!strcmp(flag, "--state"))
+		return numbers(q, flag, s, &q->state, NULL);
 	if (!strcmp(flag, "--microbatches"))
 		return numbers(q, flag, s, &q->microbatches, NULL);
 	return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --help lists them", flag);
@@ -86,8 +118,9 @@ static bool read_flags(Ask *q, int argc, char **argv)
 	const struct {
 		const char *name;
 		bool *to;
-	} sign[] = { { "--compare", &q->compare }, { "--exhaustive", &q->exhaustive }, { "--local", &q->local },
-		{ "--compress", &q->compress }, { "--json", &q->json }, { "--help", &q->help } };
+	} sign[] = { { "--sequence", &q->sequence }, { "--compare", &q->compare }, { "--exhaustive", &q->exhaustive },
+		{ "--local", &q->local }, { "--compress", &q->compress }, { "--json", &q->json },
+		{ "--help", &q->help } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL;
@@ -108,17 +141,24 @@ static bool read_flags(Ask *q, int argc, char **argv)
 		return true;
 	if (!q->file)
 		return diag_error(q->d, NOLOC, 1, "no profile is named; --help shows how");
-	if (q->each < 1 || q->each * q->machines > 4096 || floor(q->each) < q->each || floor(q->machines) < q->machines)
-		return diag_error(q->d, NOLOC, 1, "--workers wants whole numbers, 1 to 4096 devices together");
+	if (q->each < 1 || q->each * q->machines > DEVICES || floor(q->each) < q->each ||
+		floor(q->machines) < q->machines)
+		return diag_error(q->d, NOLOC, 1, "--workers wants whole numbers, 1 to %d devices together", DEVICES);
+	if (q->tensor > q->each)
+		return diag_error(q->d, NOLOC, 424,
+			"--tensor %g: the members of a group are devices of one machine, and --workers gives it %g",
+			q->tensor, q->each);
 	if (q->within <= 0)
 		return diag_error(q->d, NOLOC, 1, "--bandwidth B is missing");
 	return true;
 }
 
-static Cluster *cluster_of(const Ask *q)
+/* Groups of so many devices are what the planner sees: messages between two go from the k-th member to the k-th, all at once, so the
+ * members share the links between machines. */
+static Cluster *cluster_of(const Ask *q, int tensor)
 {
 	Cluster *c = NEW(q->a, Cluster);
-	const int each = (int)q->each;
+	const int each = (int)q->each / tensor;
 
 	c->nhost = (int)q->machines;
 	c->ndevice = each * c->nhost;
@@ -127,9 +167,9 @@ static Cluster *cluster_of(const Ask *q)
 	c->link = NEWN(q->a, Link, 2);
 	c->nlink = 2;
 	c->link[0] = (Link){ .scope = LINK_WITHIN, .bandwidth = q->within, .latency = q->latency };
-	c->link[1] = (Link){
-		.scope = LINK_DEFAULT, .bandwidth = q->between > 0 ? q->between : q->within, .latency = q->latency
-	};
+	c->link[1] = (Link){ .scope = LINK_DEFAULT,
+		.bandwidth = (q->between > 0 ? q->between : q->within) / tensor,
+		.latency = q->latency };
 	for (int h = 0; h < c->nhost; h++)
 		c->host[h].name = arena_printf(q->a, "m%d", h);
 	for (int d = 0; d < c->ndevice; d++)
@@ -239,51 +279,164 @@ static void compare(const Ask *q, const PlanModel *p)
 		ask_planner(q, p, PLANNER_EXHAUSTIVE, DP_MEASURED, "exhaustive");
 }
 
+/* ---- degrees, and ZeRO ---- */
+
+/* One of them, planned. */
+typedef struct Look {
+	int tensor;
+	bool zero;
+	States st;
+	PlanModel *p;
+	PlanSearch s;
+	const Trial *best; /* NULL: none */
+	double least;      /* Plan.least */
+	const char *refused;
+} Look;
+
+static void look(const Ask *q, const Profile *f, Look *x, Diag *d)
+{
+	Profile *part = NEW(q->a, Profile);
+	Ask own = *q;
+
+	own.d = d;
+	d->last_text = NULL;
+	profile_share(q->a, f, x->tensor, (int)q->sums, q->sequence, q->within, q->latency, part);
+	if (!states_build(q->a, part, true, 8192, &x->st, d))
+		return;
+	x->p = plan_model_of(q->a, &x->st, cluster_of(q, x->tensor));
+	x->p->state = q->state;
+	x->p->zero = x->zero;
+	x->p->schedule = x->p->played = q->schedule;
+	x->p->global = q->microbatches > 0 ? (int64_t)q->microbatches : 4 * (int64_t)(q->each * q->machines);
+	search_start(&x->s, q->a, x->p);
+	x->s.no_exhaustive = q->local;
+	x->least = plan_least(x->p, x->p->global);
+	x->best = q->evaluate                                        ? evaluate(&own, &x->s, x->p)
+	          : plan_search(&x->s, PLANNER_AUTO, DP_MEASURED, d) ? x->s.best
+	                                                             : NULL;
+	x->refused = x->best ? NULL : d->last_text ? arena_str(q->a, d->last_text) : "no plan is found";
+}
+
+/* Is x, which was looked at later, to be taken in the place of y? A larger degree, or state in parts, must gain a thousandth. */
+static bool better(const Look *x, const Look *y)
+{
+	const double worth = 1 - 1e-3;
+	const bool fits = x->best && x->best->over <= 1, also = y->best && y->best->over <= 1;
+
+	if (fits != also)
+		return fits;
+	if (fits)
+		return x->best->step < worth * y->best->step;
+	return x->best && (!y->best || x->best->over < worth * y->best->over);
+}
+
+/* All that is open, looked at; the best. */
+static int look_all(const Ask *q, const Profile *f, Look **all, int *n)
+{
+	Diag silent = { .out = stderr, .errors = 1, .scratch = q->d->scratch };
+	int cap = 0, best = 0;
+
+	*n = 0;
+	for (int t = 1; t <= (int)q->each; t++)
+		for (int z = 0; z < 2; z++)
+			if ((q->tensor < 1 ? (int)q->each % t == 0 : t == (int)q->tensor) &&
+				(q->zero < 0 || z == (int)q->zero))
+				PUSH(q->a, *all, *n, cap) = (Look){ .tensor = t, .zero = z };
+	for (int i = 0; i < *n; i++) {
+		look(q, f, &(*all)[i], *n > 1 ? &silent : q->d);
+		best = better(&(*all)[i], &(*all)[best]) ? i : best;
+	}
+	if (!(*all)[best].best && *n > 1)
+		look(q, f, &(*all)[best], q->d); /* which says why */
+	return best;
+}
+
+/* Share of all devices' time that is the profile's own work, sums among those that share a layer not counted. */
+static double useful(const Ask *q, const Profile *f, const Look *x)
+{
+	double each = 0;
+
+	for (int i = 0; i < f->n; i++)
+		each += f->layer[i].forward + f->layer[i].backward;
+	return each * (double)x->p->global / (x->best->step * q->each * q->machines);
+}
+
+static void print_looks(const Ask *q, const Profile *f, const Look *all, int n, int taken)
+{
+	double least = INFINITY;
+
+	printf(q->json ? ", \"meshes\": [" : "");
+	for (int i = 0; i < n; i++) {
+		const Look *x = &all[i];
+		least = fmin(least, x->p ? x->least : INFINITY);
+		if (q->json) {
+			printf("%s{\"tensor\": %d, \"zero\": %d, \"taken\": %s, ", i ? ", " : "", x->tensor, x->zero,
+				i == taken ? "true" : "false");
+			printf(x->best ? "\"step_s\": %.17g, \"over\": %.6g, \"useful\": %.6g, \"least_s\": %.17g}"
+				       : "\"refused\": true}",
+				x->best ? x->best->step : 0, x->best ? x->best->over : 0, x->best ? useful(q, f, x) : 0,
+				x->least);
+			continue;
+		}
+		printf("  tensor %d%s  ", x->tensor, x->zero ? ", zero 1" : all[n - 1].zero ? "        " : "");
+		if (!x->best)
+			printf("refused: %s\n", x->refused);
+		else
+			printf("step %s  %.1f %% work  peak %s  %s%s%s\n", time_text(q->a, x->best->step),
+				100 * useful(q, f, x), str_bytes(q->a, (int64_t)x->best->peak),
+				trial_str(q->a, x->best), x->best->over > 1 ? "  does not fit into memory" : "",
+				i == taken ? "  taken" : "");
+	}
+	if (q->json)
+		printf("]");
+	else if (all[taken].best)
+		printf("  a step is at most %.1f %% above the least: all work divided over all devices, or its longest chain\n",
+			100 * fmax(0, all[taken].best->step / least - 1));
+}
+
+static void print_head(const Ask *q, const Look *x)
+{
+	const long long micro = (long long)x->p->global;
+
+	if (q->json)
+		printf("{\"states\": %d, \"microbatches\": %lld, ", x->st.n, micro);
+	else
+		printf("%d places to cut, %lld microbatches", x->st.n, micro);
+	if (!q->evaluate)
+		printf(q->json ? "\"tried\": %d, \"simulated\": %ld, " : "; %d plans tried, %ld simulated", x->s.n,
+			x->s.played);
+	printf(q->json ? "" : "\n");
+}
+
 static int run(Ask *q)
 {
 	Profile f;
-	States st;
-	PlanSearch s;
+	Look *all = NULL;
+	int n;
 
 	if (!profile_read(q->a, q->file, &f, q->d) || (q->without && !profile_without(q->a, &f, q->without, q->d)))
 		return EXIT_INPUT;
 	if (q->compress)
 		profile_compress(q->a, &f);
 	profile_trim(q->a, &f);
-	if (!states_build(q->a, &f, true, 8192, &st, q->d))
-		return EXIT_INPUT;
-	const Cluster *c = cluster_of(q);
-	PlanModel *p = plan_model_of(q->a, &st, c);
-	p->schedule = p->played = q->schedule;
-	p->global = q->microbatches > 0 ? (int64_t)q->microbatches : 4 * (int64_t)c->ndevice;
-	search_start(&s, q->a, p);
-	s.no_exhaustive = q->local;
-	const Trial *best = q->evaluate                                        ? evaluate(q, &s, p)
-	                    : plan_search(&s, PLANNER_AUTO, DP_MEASURED, q->d) ? s.best
-	                                                                       : NULL;
-	if (!best)
-		return EXIT_NO_PLAN;
-	if (q->json && q->evaluate)
-		printf("{\"states\": %d, \"microbatches\": %lld, ", st.n, (long long)p->global);
-	else if (q->evaluate)
-		printf("%d places to cut, %lld microbatches\n", st.n, (long long)p->global);
-	else if (q->json)
-		printf("{\"states\": %d, \"microbatches\": %lld, \"tried\": %d, \"simulated\": %ld, ", st.n,
-			(long long)p->global, s.n, s.played);
-	else
-		printf("%d places to cut, %lld microbatches; %d plans tried, %ld simulated\n", st.n,
-			(long long)p->global, s.n, s.played);
-	print_plan(q, q->evaluate ? "evaluate" : "auto", best, true);
-	compare(q, p);
+	const int taken = look_all(q, &f, &all, &n);
+	const Look *x = &all[taken];
+	if (!x->best)
+		return x->p ? EXIT_NO_PLAN : EXIT_INPUT;
+	print_head(q, x);
+	print_plan(q, q->evaluate ? "evaluate" : "auto", x->best, true);
+	if (n > 1)
+		print_looks(q, &f, all, n, taken);
+	compare(q, x->p);
 	printf(q->json ? "}\n" : "");
-	return best->over > 1 ? EXIT_NO_PLAN : 0;
+	return x->best->over > 1 ? EXIT_NO_PLAN : 0;
 }
 
 int plan_auto_main(int argc, char **argv)
 {
 	Arena *a = arena_new(), *words = arena_new();
 	Diag d;
-	Ask q = { .a = a, .d = &d, .machines = 1 };
+	Ask q = { .a = a, .d = &d, .machines = 1, .tensor = 1, .sums = 2 };
 	int status = EXIT_USAGE;
 
 	diag_init(&d, stderr, words);
