@@ -29,7 +29,7 @@ typedef struct ModelSettings {
 	const char **trainable;
 	int ntrainable; /* globs; empty: all */
 	Binding *padding;
-	int npadding; /* embedding table (a glob) -> its row of padding, in value */
+	int npadding; /* embedding table (a glob) -> its row of padding, in value; -1: it has none */
 	Dropout dropout;
 	BatchNormBy batchnorm;
 	int init_random; /* 0: from the file; else seed */

@@ -19,5 +19,7 @@ Guesser *guess_new(Arena *a, const OnnxModel *p, const ImportOpt *o);
 Guess guess_initializer(Guesser *s, const char *name, const Tensor *t);
 /* Behind the import: what was guessed, each initializer once. False where --strict makes a doubt an error. */
 bool guess_report(Guesser *s, const char *path, Diag *d);
+/* Behind the import: lookups of tables that have one row of zeros give it no gradient, and that is said; o->padding overrules it. */
+void guess_padding(Module *m, const ImportOpt *o, const char *path, Diag *d);
 
 #endif

@@ -281,6 +281,15 @@ static void note_no_dropout(const OnnxGraph *g, const char *path, Diag *d)
 	diag_note(d, FILELOC(path), "the graph has no Dropout; if the model has, it was exported for inference");
 }
 
+/* PyTorch's exporters drop these without a word; a trainer who froze a teacher must hear of it. */
+static void note_no_contract(const OnnxModel *p, const char *path, Diag *d)
+{
+	if (p->producer_name && strcmp(p->producer_name, "pytorch") == 0)
+		diag_note(d, FILELOC(path),
+			"a plain export has no requires_grad=False, no detach() and no label_smoothing; "
+			"pdcc.export of frontend/python writes them with the graph");
+}
+
 /* The types of all values of the last import, by name. */
 static Map *types_of(Arena *a, const Import *im)
 {
@@ -366,6 +375,10 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 		m = import_at(a, p, path, o, NULL, &im, d);
 	if (m && im.guess && !guess_report(im.guess, im.path, d))
 		return NULL;
+	if (m && im.guess) {
+		guess_padding(m, o, im.path, d);
+		note_no_contract(p, im.path, d);
+	}
 	if (m && !o->keep_eval)
 		note_no_dropout(p->graph, im.path, d);
 	if (m && im.half && !o->keep_eval)

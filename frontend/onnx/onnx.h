@@ -30,6 +30,8 @@ typedef struct ImportOpt {
 	int ntrainable; /* globs of what is trained, of what is not: no guess is worth a word there */
 	const char *const *freeze;
 	int nfreeze;
+	const Binding *padding;
+	int npadding;       /* globs of tables whose row of padding is told: none is guessed */
 	bool strict;        /* a guess that nothing supports is an error */
 	bool keep_eval;     /* forward use (backend cases): no refusal of inference exports */
 	bool f64;           /* every float is f64 */

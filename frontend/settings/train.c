@@ -99,7 +99,7 @@ static void b_micro(Yaml *y, const YNode *v, void *to)
 {
 	Training *t = to;
 
-	t->loop.choose_micro = yaml_is_auto(v);
+	t->loop.choose_micro = yaml_is(v, "auto");
 	t->loop.micro = t->loop.choose_micro ? 0 : yaml_int(y, v, "batch.micro", 1, (int64_t)1 << 32);
 }
 static const YKey batch_keys[] = { { "global", b_global }, { "micro", b_micro } };
@@ -278,8 +278,11 @@ static void padding_idx(Yaml *y, const YNode *v, void *to)
 
 	t->model.npadding = yaml_pairs(y, v, "padding_idx", &name, &value);
 	t->model.padding = NEWN(y->a, Binding, t->model.npadding);
-	for (int i = 0; i < t->model.npadding; i++)
-		t->model.padding[i] = (Binding){ name[i], 0, yaml_int(y, value[i], name[i], 0, INT32_MAX) };
+	for (int i = 0; i < t->model.npadding; i++) {
+		const bool none = yaml_is(value[i], "none");
+
+		t->model.padding[i] = (Binding){ name[i], 0, none ? -1 : yaml_int(y, value[i], name[i], 0, INT32_MAX) };
+	}
 }
 static void parameters(Yaml *y, const YNode *v, void *to)
 {
@@ -314,7 +317,7 @@ static void zero(Yaml *y, const YNode *v, void *to)
 {
 	PlanSettings *p = &((Training *)to)->plan;
 
-	p->choose_zero = yaml_is_auto(v);
+	p->choose_zero = yaml_is(v, "auto");
 	p->zero = p->choose_zero ? -1 : yaml_int(y, v, "zero", 0, 3);
 }
 

@@ -49,7 +49,7 @@ static void s_pipe_sgd(Yaml *y, const YNode *v, void *to)
 {
 	PlanSettings *p = &((Training *)to)->plan;
 
-	p->choose_pipe_sgd = yaml_is_auto(v);
+	p->choose_pipe_sgd = yaml_is(v, "auto");
 	p->pipe_sgd = p->choose_pipe_sgd ? 0 : yaml_int(y, v, "schedule.pipe_sgd", 1, PIPE_SGD_MOST);
 }
 static void s_staleness(Yaml *y, const YNode *v, void *to)

@@ -284,9 +284,9 @@ const char *yaml_text(Yaml *y, const YNode *n, const char *what)
 	return arena_str(y->a, scalar(n));
 }
 
-bool yaml_is_auto(const YNode *n)
+bool yaml_is(const YNode *n, const char *word)
 {
-	return n->type == YAML_SCALAR_NODE && !strcmp((const char *)n->data.scalar.value, "auto");
+	return n->type == YAML_SCALAR_NODE && !strcmp((const char *)n->data.scalar.value, word);
 }
 
 int64_t yaml_int(Yaml *y, const YNode *n, const char *what, int64_t lo, int64_t hi)

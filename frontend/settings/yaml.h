@@ -42,7 +42,7 @@ void yaml_ignore(Yaml *y, const YNode *v, void *to);
 
 bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 const char *yaml_text(Yaml *y, const YNode *n, const char *what); /* NULL after a diagnostic */
-bool yaml_is_auto(const YNode *n);
+bool yaml_is(const YNode *n, const char *word);
 int64_t yaml_int(Yaml *y, const YNode *n, const char *what, int64_t lo, int64_t hi);
 double yaml_real(Yaml *y, const YNode *n, const char *what, double lo, double hi);
 bool yaml_bool(Yaml *y, const YNode *n, const char *what);

@@ -20,6 +20,8 @@ ImportOpt compile_import_opt(const Compile *c, int64_t micro)
 		.ntrainable = t->model.ntrainable,
 		.freeze = t->model.freeze,
 		.nfreeze = t->model.nfreeze,
+		.padding = t->model.padding,
+		.npadding = t->model.npadding,
 		.strict = c->o->strict,
 		.keep_eval = c->eval };
 }
