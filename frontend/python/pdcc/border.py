@@ -128,7 +128,7 @@ class Call:
 
     @contextlib.contextmanager
     def traced(self):
-        """The module with a forward of the tensors alone, which gives the loss and marks where gradients stop."""
+        """The module with a forward of the tensors alone, which gives the loss and marks where gradients stop; recurrent layers stay no loops."""
         whole, names = self.module.forward, list(self.tensors)
 
         @functools.wraps(whole)
@@ -136,5 +136,6 @@ class Call:
             with Border():
                 return self.run(whole, dict(zip(names, args)))
         forward.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
-        with mock.patch.object(self.module, 'forward', forward), mock.patch.object(torch.autograd.Function, 'apply', classmethod(apply)):
+        with mock.patch.object(self.module, 'forward', forward), mock.patch.object(torch.autograd.Function, 'apply', classmethod(apply)), \
+                mock.patch('torch.onnx._internal.exporter._capture_strategies.patch_dynamic_shape_rnn_decompositions', contextlib.nullcontext, create=True):
             yield self.module
