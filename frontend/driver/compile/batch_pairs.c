@@ -1,7 +1,8 @@
 /* Losses over pairs of samples (CLIP, SimCLR): a value with two axes that grow with the batch, samples by samples. Where a step
  * has several microbatches, each sees the pairs of its own samples alone, and what is trained is another loss than the one
  * of the whole batch: that is said. The axes are those that differ when the model is read at another batch; of a model that can
- * be had at no other (CLIP's labels 0, 1, ... are often a constant) a product of two values that is [batch, batch] counts. */
+ * be had at no other (CLIP's labels 0, 1, ... are often a constant) a product of two values that is [batch, batch] counts, and
+ * one of a value with itself that is a multiple of that. */
 #include <string.h>
 #include "global_batch.h"
 #include "passes/schedule/schedule.h"
@@ -34,12 +35,24 @@ static const Value *named(const Module *m, const char *name)
 	return NULL;
 }
 
+/* What a value was before its axes were moved. */
+static const Value *unmoved(const Value *v)
+{
+	while (v->kind == VAL_NODE && (v->def->op == OP_Transpose || v->def->op == OP_Identity))
+		v = v->def->in[0];
+	return v;
+}
+
+/* Samples by samples, or, of several views of each (SimCLR), a value times itself. */
 static bool square_product(const Node *n, int64_t batch)
 {
 	const Type *t = &n->out[0]->type;
 
-	return (n->op == OP_MatMul || n->op == OP_Gemm || n->op == OP_Product) && t->rank == 2 && t->dim[0] == batch &&
-	       t->dim[1] == batch && n->in[0]->kind == VAL_NODE && n->in[1]->kind == VAL_NODE;
+	if ((n->op != OP_MatMul && n->op != OP_Gemm && n->op != OP_Product) || t->rank != 2 || t->dim[0] != t->dim[1] ||
+		t->dim[0] % batch || n->in[0]->kind == VAL_PARAM || n->in[1]->kind == VAL_PARAM)
+		return false;
+	return unmoved(n->in[0]) == unmoved(n->in[1]) ||
+	       (t->dim[0] == batch && n->in[0]->kind == VAL_NODE && n->in[1]->kind == VAL_NODE);
 }
 
 static bool of_pairs(const Node *n, const Module *other, int64_t batch)
