@@ -63,6 +63,8 @@ bool canon_mean(Import *im, const OnnxNode *n);
 bool canon_gemm(Import *im, const OnnxNode *n);
 bool canon_conv(Import *im, const OnnxNode *n);
 bool canon_conv_transpose(Import *im, const OnnxNode *n);
+bool canon_col2im(Import *im, const OnnxNode *n);
+bool canon_dft(Import *im, const OnnxNode *n);
 bool canon_rotary(Import *im, const OnnxNode *n);
 bool canon_max_pool_indices(Import *im, const OnnxNode *n, const void *pool, const Type *x, Value *place);
 /* *size, of an axis of operand 0, which is x: at the batch that is wanted. */

@@ -1,5 +1,5 @@
 /* Canonical form of transposed convolution: it is the gradient of a convolution by its data, with the roles of the two
- * sides swapped. And of what undoes a MaxPool: its Indices, and MaxUnpool, which scatters by them. */
+ * sides swapped; Col2Im is one by weights of ones. And of what undoes a MaxPool: its Indices, and MaxUnpool, which scatters by them. */
 #include <string.h>
 #include "canon.h"
 
@@ -142,6 +142,91 @@ bool canon_conv_transpose(Import *im, const OnnxNode *n)
 	}
 	onnx_bind(im, n, 0, x);
 	return true;
+}
+
+/* ---- Col2Im: blocks of columns are added where they came from ---- */
+
+/* [channels * places, 1, block]: each place of a block goes to itself. */
+static Value *one_hot_blocks(Import *im, DType dtype, int64_t channels, int nd, const int64_t *block)
+{
+	Type t = { .dtype = dtype, .rank = nd + 2, .dim = { channels, 1 } };
+	int64_t places = 1;
+
+	for (int i = 0; i < nd; i++)
+		places *= t.dim[2 + i] = block[i];
+	t.dim[0] *= places;
+	char *v = arena_alloc(im->a, (size_t)type_bytes(&t));
+	memset(v, 0, (size_t)type_bytes(&t));
+	for (int64_t i = 0; i < t.dim[0]; i++) {
+		if (dtype == DT_f64)
+			((double *)v)[i * places + i % places] = 1;
+		else
+			((float *)v)[i * places + i % places] = 1;
+	}
+	return module_const(im->m, NULL, t, v);
+}
+
+/* Steps of a window over each axis; x, whose last axis goes over all of them, with these as axes of its own. */
+static Value *columns(Import *im, const OnnxNode *n, void *at, Value *x, Ints image, const int64_t *block, Axis *axis)
+{
+	int64_t dim[MAXRANK] = { x->type.dim[0], x->type.dim[1] }, all = 1;
+	Type grid = { .dtype = x->type.dtype, .rank = image.n + 2 };
+
+	if (!canon_window(im, n, OP_ConvGradData, at, &grid, block))
+		return NULL;
+	const Ints stride = canon_get_ints(OP_ConvGradData, at, "strides"),
+		   pads = canon_get_ints(OP_ConvGradData, at, "pads");
+	const Ints dil = canon_get_ints(OP_ConvGradData, at, "dilations");
+	for (int i = 0; i < image.n; i++) {
+		Axis *a = &axis[i];
+		const int64_t wide = (block[i] - 1) * dil.v[i] + 1;
+
+		*a = (Axis){ .begin = pads.v[i], .end = pads.v[image.n + i], .stride = stride.v[i] };
+		const int64_t room = image.v[i] + a->begin + a->end - wide;
+		if (image.v[i] < 1 || image.v[i] > EXTENT || a->begin < 0 || a->end < 0 || a->begin > STEP ||
+			a->end > STEP || room < 0) {
+			diag_error(im->d, im->b.loc, 302,
+				"axis %d of the image: %lld elements and pads of %lld and %lld for a window of %lld", i,
+				(long long)image.v[i], (long long)a->begin, (long long)a->end, (long long)wide);
+			return NULL;
+		}
+		all *= dim[2 + i] = room / a->stride + 1;
+		a->full = room / a->stride * a->stride + wide;
+		a->extra = room % a->stride;
+	}
+	if (all == x->type.dim[2])
+		return canon_reshape_to(im, x, image.n + 2, dim, NULL);
+	diag_error(im->d, im->b.loc, 304, "the input is %s; blocks have %lld places in the image",
+		str_type(im->d->scratch, &x->type), (long long)all);
+	return NULL;
+}
+
+/* The transposed convolution by weights of ones. */
+bool canon_col2im(Import *im, const OnnxNode *n)
+{
+	void *at = canon_attr_of(im, OP_ConvGradData);
+	Axis axis[MAXRANK];
+	Ints image, block;
+	int64_t places = 1;
+
+	if (!canon_need(im, n, 3))
+		return false;
+	Value *x = onnx_in(im, n, 0);
+	if (!onnx_const_ints(im, n, 1, &image) || !onnx_const_ints(im, n, 2, &block))
+		return canon_refuse(im, "image_shape and block_shape must be constant");
+	for (int i = 0; i < block.n && places > 0; i++)
+		places = block.v[i] < 1 || block.v[i] > STEP || places > STEP ? 0 : places * block.v[i];
+	if (x->type.rank != 3 || image.n != block.n || image.n < 1 || image.n > 3 || !places || x->type.dim[1] % places)
+		return diag_error(im->d, im->b.loc, 302,
+			"the input is %s, with %d axes of the image and %d of blocks of %lld places",
+			str_type(im->d->scratch, &x->type), image.n, block.n, (long long)places);
+	x = columns(im, n, at, x, image, block.v, axis);
+	if (!x)
+		return false;
+	const int64_t channels = x->type.dim[1] / places;
+	canon_put_int(OP_ConvGradData, at, "group", channels);
+	onnx_bind(im, n, 0, transposed(im, at, x, one_hot_blocks(im, x->type.dtype, channels, image.n, block.v), axis));
+	return !im->b.failed;
 }
 
 /* ---- MaxPool's Indices and MaxUnpool ---- */

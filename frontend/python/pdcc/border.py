@@ -42,9 +42,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     if input.dim() != 2 or offsets is not None or max_norm is not None or padding_idx is not None:
         return F.embedding_bag(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights,
                                include_last_offset, padding_idx)
-    rows = F.embedding(input, weight)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(-1)
+    rows = F.embedding(input, weight) * (1 if per_sample_weights is None else per_sample_weights.unsqueeze(-1))
     return rows.sum(1) if mode == 'sum' else rows.mean(1) if mode == 'mean' else rows.amax(1)
 
 
@@ -137,5 +135,6 @@ class Call:
                 return self.run(whole, dict(zip(names, args)))
         forward.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
         with mock.patch.object(self.module, 'forward', forward), mock.patch.object(torch.autograd.Function, 'apply', classmethod(apply)), \
+                mock.patch('torch.nn.modules.transformer._detect_is_causal_mask', lambda mask, causal=None, size=None: bool(causal)), \
                 mock.patch('torch.onnx._internal.exporter._capture_strategies.patch_dynamic_shape_rnn_decompositions', contextlib.nullcontext, create=True):
             yield self.module

@@ -1,0 +1,110 @@
+/* The discrete Fourier transform in canonical form: a product with the matrix of its roots of unity, the real and the imaginary
+ * part of each element beside one another, as ONNX has them (DFT of opset 17 and 20). */
+#include <math.h>
+#include <string.h>
+#include "canon.h"
+
+enum { MOST = 1 << 24 }; /* elements of the matrix */
+
+/* What is transformed: `axis` of rank `rank`, `from` of its elements of `parts` numbers each, as if they were `length`, to `to`. */
+typedef struct Transform {
+	int axis, rank;
+	int64_t from, parts, length, to;
+	bool inverse;
+} Transform;
+
+/* [from * parts, to * 2]: exp(-2 pi i j k / length), forward; its conjugate over the length, inverse. */
+static Value *roots(Import *im, const Transform *t, DType type)
+{
+	const int64_t rows = t->from * t->parts, columns = 2 * t->to;
+	double *v = NEWN(im->a, double, rows *columns);
+	float *f = NEWN(im->a, float, rows *columns);
+
+	for (int64_t j = 0; j < t->from && j < t->length; j++)
+		for (int64_t k = 0; k < t->to; k++) {
+			const double angle = 2 * acos(-1) * (double)(j * k % t->length) / (double)t->length;
+			const double scale = t->inverse ? 1 / (double)t->length : 1;
+			const double re = scale * cos(angle), turn = scale * (t->inverse ? sin(angle) : -sin(angle));
+			double *row = v + j * t->parts * columns + 2 * k;
+
+			row[0] = re;
+			row[1] = turn;
+			if (t->parts == 2) {
+				row[columns] = -turn;
+				row[columns + 1] = re;
+			}
+		}
+	for (int64_t i = 0; i < rows * columns; i++)
+		f[i] = (float)v[i];
+	const Type y = { .dtype = type, .rank = 2, .dim = { rows, columns } };
+	return module_const(im->m, NULL, y, type == DT_f64 ? (const void *)v : f);
+}
+
+/* A constant operand of one whole number; `value` stays where it is absent. */
+static bool number(Import *im, const OnnxNode *n, size_t i, const char *what, int64_t *value)
+{
+	Ints v;
+
+	if (!onnx_in(im, n, i))
+		return true;
+	if (!onnx_const_ints(im, n, i, &v) || v.n != 1)
+		return canon_refuse(im, arena_printf(im->a, "%s is not a constant number", what));
+	*value = *v.v;
+	return true;
+}
+
+static bool transform(Import *im, const OnnxNode *n, const Type *x, Transform *t)
+{
+	int64_t axis = im->opset < 20 ? onnx_int(n, "axis", 1) : -2;
+	const bool half = onnx_int(n, "onesided", 0) != 0;
+
+	if (im->opset >= 20 && !number(im, n, 2, "axis", &axis))
+		return false;
+	*t = (Transform){ .rank = x->rank, .inverse = onnx_int(n, "inverse", 0) != 0 };
+	axis += axis < 0 ? x->rank : 0;
+	if (x->rank < 2 || axis < 0 || axis > x->rank - 2 || x->dim[x->rank - 1] < 1 || x->dim[x->rank - 1] > 2 ||
+		!dtype_float(x->dtype))
+		return diag_error(im->d, im->b.loc, 302,
+			"axis %lld of %s: an axis of floats is transformed before the last one, which has 1 or 2 elements",
+			(long long)axis, str_type(im->d->scratch, x));
+	t->axis = (int)axis;
+	t->from = t->length = x->dim[axis];
+	t->parts = x->dim[x->rank - 1];
+	if (!number(im, n, 1, "dft_length", &t->length))
+		return false;
+	if (half && (t->inverse || t->parts == 2))
+		return canon_refuse(im, "onesided is read of real values forward only");
+	t->to = half ? t->length / 2 + 1 : t->length;
+	if (t->length < 1 || t->length > MOST || t->from > MOST || t->from * t->parts * t->to > MOST / 2)
+		return diag_error(im->d, im->b.loc, 302,
+			"%lld elements to %lld: the matrix of a DFT has at most %d numbers", (long long)t->from,
+			(long long)t->length, MOST);
+	return true;
+}
+
+bool canon_dft(Import *im, const OnnxNode *n)
+{
+	Transform t;
+
+	if (!canon_need(im, n, 1))
+		return false;
+	Value *x = onnx_in(im, n, 0);
+	if (!transform(im, n, &x->type, &t))
+		return false;
+	const int last = t.rank - 1, beside = t.rank - 2;
+	int64_t dim[MAXRANK];
+
+	if (t.axis != beside)
+		x = canon_swap(im, x, t.axis, beside);
+	memcpy(dim, x->type.dim, sizeof dim);
+	dim[beside] = t.from * t.parts;
+	x = canon_reshape_to(im, x, last, dim, NULL);
+	x = canon_binary(im, OP_MatMul, x, roots(im, &t, x->type.dtype));
+	dim[beside] = t.to;
+	dim[last] = 2;
+	x = canon_reshape_to(im, x, t.rank, dim, t.axis == beside ? canon_out_name(n) : NULL);
+	if (t.axis != beside)
+		x = canon_swap(im, x, t.axis, beside);
+	onnx_bind(im, n, 0, x);
+	return !im->b.failed;
+}
