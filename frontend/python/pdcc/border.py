@@ -77,9 +77,10 @@ class Border(TorchFunctionMode):
         if func is F.embedding_bag:
             return embedding_bag(*args, **kwargs)
         if torch.is_grad_enabled():
-            return func(*self.held(args), **{k: self.held(v) for k, v in kwargs.items()})
-        out = func(*args, **kwargs)
-        for t in out if isinstance(out, (tuple, list)) else [out]:
+            args, kwargs = self.held(args), {k: self.held(v) for k, v in kwargs.items()}
+        out = func(*args, **kwargs)     # attention: laid out as it is now, whatever it is made of later
+        out = out.clone(memory_format=torch.contiguous_format) if func is F.scaled_dot_product_attention else out
+        for t in [] if torch.is_grad_enabled() else out if isinstance(out, (tuple, list)) else [out]:
             if isinstance(t, torch.Tensor) and t.is_floating_point():
                 self.still[t] = None
         return out
