@@ -11,7 +11,8 @@ enum { CONTEXT = 2, MOST_ROWS = 3000, OPENED = 60, OPS_SHOWN = 12 };
 
 const char changes_style[] =
 	"table.p { margin-bottom: 1em } .p td, .p th { padding-right: 10px; font-weight: normal } "
-	".p tr.z td { color: var(--dim) } .del { color: var(--del) } .ins { color: var(--ins) }\n"
+	".p tr.z td { color: var(--dim) } .idle { display: block; margin: 6px 0 } "
+	".idle:not(:has(:checked)) + .wide tr.z { display: none } .del { color: var(--del) } .ins { color: var(--ins) }\n"
 	"details { margin: 6px 0 } summary b { font-size: 14px }\n"
 	"table.d { table-layout: fixed; width: 100%; font: 12px/1.35 ui-monospace, monospace }\n"
 	".d th { width: 42px; padding: 0 6px 0 0; text-align: right; color: var(--dim); font-weight: normal; "
@@ -72,6 +73,7 @@ void changes_begin(Changes *c, const Module *m, const char *text)
 {
 	buf_clear(&c->table);
 	buf_clear(&c->parts);
+	c->idle = 0;
 	remember(c, m, text);
 }
 
@@ -90,6 +92,7 @@ static void table_row(
 	const bool same = !d->removed && !d->added;
 	int nodes = 0;
 
+	c->idle += same;
 	for (int i = 0; i < OP_COUNT; i++)
 		nodes += now[i];
 	buf_printf(b, "<tr%s><td class=\"v\">%d</td><td>", same ? " class=\"z\"" : "", number);
@@ -131,6 +134,10 @@ void changes_add(
 
 void changes_body(Buf *b, const Changes *c)
 {
+	if (c->idle)
+		buf_printf(b,
+			"<label class=\"idle\"><input type=\"checkbox\"/> with the %d that changed nothing</label>\n",
+			c->idle);
 	page_wide(b, "passes");
 	buf_puts(b,
 		"<table class=\"p\">\n<tr><th></th><th>pass</th><th>what it does</th><th colspan=\"2\">lines</th><th class=\"v\">nodes</th>"

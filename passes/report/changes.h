@@ -9,6 +9,7 @@ typedef struct Changes {
 	Buf table, parts;    /* rows of the table of passes; the differences */
 	char *text;          /* behind the pass before, heap */
 	int count[OP_COUNT]; /* nodes by operator, likewise */
+	int idle;            /* passes that changed nothing: shown when asked for */
 } Changes;
 
 void changes_begin(Changes *c, const Module *m, const char *text); /* forgets what it had */
