@@ -66,8 +66,7 @@ class Border(TorchFunctionMode):
         return type(x)(self.held(i) for i in x) if type(x) in (tuple, list) else x
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        name = getattr(func, '__name__', '')
+        kwargs, name = kwargs or {}, getattr(func, '__name__', '')
         if name in ('detach', 'detach_') or (name == '__get__' and getattr(func, '__self__', None) is torch.Tensor.data):
             return torch.ops.pdcc.stop(args[0]) if args[0].is_floating_point() else args[0]
         if name in ('__get__', '__set__', 'size', 'dim', 'stride', 'numel', '_set_grad_enabled'):
@@ -76,6 +75,8 @@ class Border(TorchFunctionMode):
             return cross_entropy(*args, **kwargs)
         if func is F.embedding_bag:
             return embedding_bag(*args, **kwargs)
+        if func is torch.Tensor.__rsub__ and not args[0].is_floating_point():   # 1.0 - mask, of which the exporter makes no node
+            return -args[0] + args[1]
         if torch.is_grad_enabled():
             args, kwargs = self.held(args), {k: self.held(v) for k, v in kwargs.items()}
         out = func(*args, **kwargs)     # attention: laid out as it is now, whatever it is made of later

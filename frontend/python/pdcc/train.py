@@ -70,11 +70,10 @@ def train(module, dataset, cluster='local:1', plan=None, optimizer=None, epochs=
     with tempfile.TemporaryDirectory(prefix='pdcc-train-') as tmp:
         folder = os.path.abspath(folder or os.path.join(tmp, 'out'))
         model = export(module, first, os.path.join(tmp, 'model.onnx'), loss=loss, check=check)
-        data = program.write_data(Call(module, cols, loss).tensors, tmp)
-        steps = epochs * (count // batch)
         program.compiled(model, folder, ['--cluster', str(cluster), '--global-batch', str(batch), '--optimizer', optimizer_flag(optimizer),
-                                         '--last', 'drop', *(['--plan', plan] if plan else []), *data, *flags])
-        losses = program.run(folder, steps, progress)
+                                         '--last', 'drop', *(['--plan', plan] if plan else []),
+                                         *program.write_data(Call(module, cols, loss).tensors, tmp), *flags])
+        losses = program.run(folder, epochs * (count // batch), progress)
         load(module, folder)
     return losses
 
