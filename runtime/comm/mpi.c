@@ -72,7 +72,11 @@ static void awaited(char *to, size_t room, const label *l)
 		snprintf(to, room, "microbatch %d of step %lld on channel %d%s", l->mb, (long long)l->step, l->channel,
 			text);
 	else
-		snprintf(to, room, "a part of an AllReduce in step %lld", (long long)l->step);
+		snprintf(to, room, "%s in step %lld",
+			between0 <= l - labels && l - labels < owned0 ? "a message of the parameter servers"
+			: l - labels == gather0                       ? "what all ranks tell each other"
+								      : "a part of an AllReduce",
+			(long long)l->step);
 }
 
 /* Nothing came of request i for the timeout. */

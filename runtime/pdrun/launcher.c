@@ -2,8 +2,8 @@
  *
  * The launcher may die, hang because a host does not answer any more, or leave processes behind. So pdrun is the one whom
  * orphans of its children fall to (PR_SET_CHILD_SUBREAPER), has a limit of time for the start and one for the end, and ends
- * whoever is left: nobody of an earlier attempt may write while the next one runs. If pdrun itself dies, the launcher is told
- * to stop, which lets the ranks finish their step and write a checkpoint. */
+ * whoever is left: nobody of an earlier attempt may write while the next one runs. If pdrun itself dies, its guard tells the
+ * ranks to stop (guard.c), which lets them finish their step and write a checkpoint. */
 #include "pdrun.h"
 #include <dirent.h>
 #include <errno.h>
@@ -103,12 +103,14 @@ static void begin(const job *j, int attempt)
 	snprintf(number, sizeof number, "%d", j->world);
 	setenv("PD_WORLD", number, 1);
 	said_open();
+	guard_open(j);
 	child = fork();
 	if (child) {
 		said_parent();
 		return;
 	}
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (!guard_knows())
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != me)
 		_exit(LOST);
 	setpgid(0, 0); /* Ctrl-C goes to all of our group, and what is passed on would be a second one */
@@ -144,7 +146,7 @@ static bool overdue(const job *j, double from, double failed[2], launch *l)
 	return l->late || l->hung;
 }
 
-static bool all_begun(const job *j)
+bool all_begun(const job *j)
 {
 	for (int r = 0; r < j->world; r++)
 		if (!has_begun(j->fr, r))
@@ -187,6 +189,7 @@ launch launcher_run(const job *j, int attempt)
 		}
 	}
 	child = 0;
+	guard_close();
 	end_orphans(WIFEXITED(status) && !l.hung && !l.late ? 3 : 1);
 	said_close();
 	l.signal = WIFSIGNALED(status) && !l.late && !l.hung ? WTERMSIG(status) : 0;

@@ -50,6 +50,12 @@ end read_end(const char *fr, int rank);
 void write_end(const char *fr, int rank, const char *word, int n);
 bool has_begun(const char *fr, int rank); /* its parent lives or lived */
 
+/* guard.c: a process that tells the ranks to stop if pdrun dies. open: before the launcher is forked; knows: called by the launcher's
+ * process, which it is to look after, false: there is no guard; close: the launcher has ended. */
+void guard_open(const job *j);
+bool guard_knows(void);
+void guard_close(void);
+
 /* parent.c: a signal for all ranks, in a file that their parents look for, on all hosts. */
 void stop_write(const char *fr, int signal);
 /* parent.c: `pdrun --exec N PROGRAM ARGS...`, the parent of rank N. */
@@ -65,11 +71,11 @@ void logs_close(void);
 void logs_tail(const char *dir, int rank, int lines);
 
 /* said.c: the launcher's stderr. open: before the fork; child and parent: each side behind it. wait passes lines on for so
- * long; close: all that is left. said_fault: a rank has said this; said_launcher: prints what Open MPI said of a rank. */
+ * long, false: nobody is left who could say something; close: all that is left. said_fault: a rank has said this; said_launcher: prints what Open MPI said of a rank. */
 void said_open(void);
 void said_child(void);
 void said_parent(void);
-void said_wait(int ms);
+bool said_wait(int ms);
 void said_close(void);
 bool said_fault(const char *code, const char *text);
 void said_launcher(void);
@@ -88,6 +94,7 @@ _Noreturn void no_folder(const char *path);
 
 /* launcher.c: run.sh as a child: until it has ended, and nobody is left whom it started. */
 launch launcher_run(const job *j, int attempt);
+bool all_begun(const job *j);     /* the parents of all ranks live or lived */
 void clean_records(const job *j); /* what a start left in the folder of flight recorders */
 
 /* smaller.c: plans for one host less. lost: the rank that failed first, -1: none; again: its host's did so twice in a row.

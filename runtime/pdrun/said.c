@@ -263,7 +263,7 @@ void said_parent(void)
 	said.to = -1;
 }
 
-void said_wait(int ms)
+bool said_wait(int ms)
 {
 	struct pollfd p = { said.from, POLLIN, 0 };
 
@@ -273,6 +273,7 @@ void said_wait(int ms)
 		while (take())
 			;
 	print_due(false);
+	return said.from >= 0;
 }
 
 void said_close(void)
