@@ -16,7 +16,7 @@ const char *quoted(Arena *a, const char *s)
 	*p++ = '"';
 	for (const char *from = s; *s; s++) {
 		if (cw_turns(s))
-			escaped = 3;
+			escaped = cw_turns(s);
 		if (escaped || (unsigned char)*s < ' ' || *s == 0x7F) {
 			p += sprintf(p, "\\%03o", (unsigned)(unsigned char)*s);
 			escaped -= escaped > 0;
@@ -33,22 +33,10 @@ const char *quoted(Arena *a, const char *s)
 
 const char *quoted_json(Arena *a, const char *s)
 {
-	char *q = arena_alloc(a, 6 * strlen(s) + 3), *p = q;
+	Buf b = { 0 };
 
-	*p++ = '"';
-	for (; *s; s++) {
-		const unsigned char c = (unsigned char)*s;
-
-		if (c < ' ' || c == 0x7F) {
-			p += sprintf(p, "\\u%04x", c);
-			continue;
-		}
-		if (c == '"' || c == '\\')
-			*p++ = '\\';
-		*p++ = (char)c;
-	}
-	*p = '"';
-	return q;
+	buf_json(&b, s);
+	return buf_kept(&b, a);
 }
 
 /* All folders of DIR/path but the last part. */

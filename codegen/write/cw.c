@@ -4,12 +4,18 @@
 
 enum { TAB = 8, MARGIN = 112, WIDEST = 128, COMMENT_COLUMN = 64 };
 
-bool cw_turns(const char *s)
+int cw_turns(const char *s)
 {
 	const unsigned char *c = (const unsigned char *)s;
 
-	return c[0] == 0xE2 && ((c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F || (c[2] >= 0xAA && c[2] <= 0xAE))) ||
-				       (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
+	if ((c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) || (c[0] == 0xD8 && c[1] == 0x9C))
+		return 2;
+	if (c[0] != 0xE2)
+		return 0;
+	return (c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F || (c[2] >= 0xA8 && c[2] <= 0xAE))) ||
+	                       (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9)
+	               ? 3
+	               : 0;
 }
 
 /* Printable text without the characters that end a comment, or that make it look like another: names come from models. */
@@ -20,7 +26,7 @@ static void put_safe(Buf *b, const char *s)
 
 		if (cw_turns(s)) {
 			buf_putc(b, '?');
-			s += 2;
+			s += cw_turns(s) - 1;
 		} else if ((unsigned char)c < ' ' || c == 0x7F || (c == '?' && s[1] == '?')) {
 			buf_putc(b, '.');
 		} else {

@@ -18,9 +18,9 @@ void cw_stmt(Cw *w, const char *comment, const char *fmt, ...) __attribute__((fo
 /* Statements, one per line of text; the comment goes with the first. */
 void cw_stmts(Cw *w, const char *comment, const char *text);
 void cw_blank(Cw *w); /* at most one in a row, none before a closing brace */
-/* Whether a character that turns the direction of what stands behind it begins here (U+200E, U+200F, U+202A to U+202E, U+2066
- * to U+2069, of three bytes each): what a person reads is then not what a compiler reads. */
-bool cw_turns(const char *s);
+/* Bytes of a character that turns the direction of what stands behind it (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to
+ * U+2069), breaks lines or controls a terminal: what a person reads is then not what a compiler reads. 0: none begins here. */
+int cw_turns(const char *s);
 void cw_comment(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* wrapped at the margin */
 void cw_func(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));    /* brace on a line of its own */
 void cw_brace(Cw *w);                                                               /* an opening brace alone */

@@ -107,6 +107,37 @@ static bool tokens_ok(Yaml *y, const char *text, size_t n)
 	return y->ok;
 }
 
+/* libyaml takes no key above 1024 characters that does not say that it is one; names of parameters are keys of plan.json. In text that
+ * begins as JSON such keys get the `? ` that says so. Gives what it was given, or frees it. */
+static char *with_long_keys(char *text, size_t *n)
+{
+	Buf b = { 0 };
+	size_t done = 0;
+	char before = 0;
+
+	for (size_t i = 0; *text == '{' && i < *n; i++) {
+		const size_t from = i;
+
+		if (text[i] == '"')
+			for (i++; i < *n && text[i] != '"'; i++)
+				i += text[i] == '\\';
+		if (i >= *n)
+			break;
+		if (i - from > 500 && text[i + 1] == ':' && (before == '{' || before == ',')) {
+			buf_add(&b, text + done, from - done);
+			buf_puts(&b, "? ");
+			done = from;
+		}
+		before = isspace((unsigned char)text[i]) ? before : text[i];
+	}
+	if (!done)
+		return text;
+	buf_add(&b, text + done, *n - done);
+	free(text);
+	*n = b.n;
+	return b.s;
+}
+
 bool yaml_open(Yaml *y, Arena *a, const char *path, Diag *d)
 {
 	size_t n;
@@ -118,6 +149,7 @@ bool yaml_open(Yaml *y, Arena *a, const char *path, Diag *d)
 	if (!text)
 		return diag_error(d, FILELOC(y->file), 101, "cannot read the file: %s%s%s", strerror(errno),
 			number ? "; for that many devices of this machine: local:" : "", number ? path : "");
+	text = with_long_keys(text, &n);
 	if (!tokens_ok(y, text, n)) {
 		free(text);
 		return false;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "diag.h"
 
 static void reserve(Buf *b, size_t more)
 {
@@ -228,4 +229,49 @@ void buf_xml(Buf *b, const char *text)
 		}
 		text += n;
 	}
+}
+
+/* ---- JSON ---- */
+
+static bool follows(char c) { return (c & 0xC0) == 0x80; }
+
+int json_char(const char *s, char to[8])
+{
+	const unsigned char *p = (const unsigned char *)s;
+	const int n = *p == '\n' || *p == '\t' ? 0 : diag_plain_char(p);
+
+	if (n) {
+		const int slash = *s == '"' || *s == '\\';
+
+		*to = '\\';
+		memcpy(to + slash, s, (size_t)n);
+		to[slash + n] = 0;
+		return n;
+	}
+	if (*p < 0x80) {
+		snprintf(to, 8, "\\u%04x", *p);
+		return 1;
+	}
+	if (*p >= 0xC2 && *p < 0xE0 && follows(s[1])) {
+		snprintf(to, 8, "\\u%04x", (unsigned)(*p & 0x1F) << 6 | (p[1] & 0x3F));
+		return 2;
+	}
+	if (*p == 0xE2 && follows(s[1]) && follows(s[2])) {
+		snprintf(to, 8, "\\u%04x", 0x2000u | (unsigned)(p[1] & 0x3F) << 6 | (p[2] & 0x3F));
+		return 3;
+	}
+	memcpy(to, (const char[]){ *s, 0 }, 2); /* no UTF-8 */
+	return 1;
+}
+
+void buf_json(Buf *b, const char *s)
+{
+	char c[8];
+
+	buf_putc(b, '"');
+	while (*s) {
+		s += json_char(s, c);
+		buf_puts(b, c);
+	}
+	buf_putc(b, '"');
 }

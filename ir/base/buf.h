@@ -29,6 +29,11 @@ const char *buf_kept(Buf *b, Arena *a); /* its text in the arena; the buffer is 
 char *file_read(const char *path, size_t *n);
 bool file_write(const char *path, const void *p, size_t n);
 
+/* A string of JSON, quotes and all, which is one of YAML too: control characters, separators of lines and marks of direction as \uNNNN. */
+void buf_json(Buf *b, const char *s);
+/* One character of it; how many bytes of s that is. */
+int json_char(const char *s, char to[8]);
+
 /* As text or in an attribute of XML and HTML: &, <, > and quotes as entities, marks of direction as "[U+202E]", bytes that
  * are no UTF-8 as U+FFFD, so that no name leaves its string or turns what is behind it. */
 void buf_xml(Buf *b, const char *text);

@@ -72,8 +72,9 @@ int diag_plain_char(const unsigned char *s)
 	const bool turns =
 		*s == 0xE2 && ((s[1] == 0x80 && ((s[2] >= 0xA8 && s[2] <= 0xAE) || s[2] == 0x8E || s[2] == 0x8F)) ||
 				      (s[1] == 0x81 && s[2] >= 0xA6 && s[2] <= 0xA9));
-	const bool other = turns || (*s == 0xC2 && s[1] < 0xA0) || (*s == 0xE0 && s[1] < 0xA0) ||
-	                   (*s == 0xED && s[1] > 0x9F) || (*s == 0xF0 && s[1] < 0x90) || (*s == 0xF4 && s[1] > 0x8F);
+	const bool other = turns || (*s == 0xD8 && s[1] == 0x9C) || (*s == 0xC2 && s[1] < 0xA0) ||
+	                   (*s == 0xE0 && s[1] < 0xA0) || (*s == 0xED && s[1] > 0x9F) || (*s == 0xF0 && s[1] < 0x90) ||
+	                   (*s == 0xF4 && s[1] > 0x8F);
 
 	return other ? 0 : n;
 }

@@ -1,23 +1,18 @@
 /* Diagnostics for programs: JSON lines, and SARIF 2.1.0 as editors and code hosts read it. */
 #include <ctype.h>
 #include <string.h>
+#include "buf.h"
 #include "diag.h"
 
 static void print_string(FILE *f, const char *s)
 {
+	char c[8];
+
 	fputc('"', f);
-	for (; *s; s++)
-		switch (*s) {
-		case '"': fputs("\\\"", f); break;
-		case '\\': fputs("\\\\", f); break;
-		case '\n': fputs("\\n", f); break;
-		case '\t': fputs("\\t", f); break;
-		default:
-			if ((unsigned char)*s < 0x20)
-				fprintf(f, "\\u%04x", (unsigned char)*s);
-			else
-				fputc(*s, f);
-		}
+	while (*s) {
+		s += json_char(s, c);
+		fputs(c, f);
+	}
 	fputc('"', f);
 }
 

@@ -10,23 +10,10 @@ const char *const ir_form_name[FORMS] = { "text", "json", "dot" };
 
 /* ---- JSON ---- */
 
-static void string(Buf *b, const char *s)
-{
-	buf_putc(b, '"');
-	for (; *s; s++)
-		if (*s == '"' || *s == '\\')
-			buf_printf(b, "\\%c", *s);
-		else if ((unsigned char)*s < ' ')
-			buf_printf(b, "\\u%04x", *s);
-		else
-			buf_putc(b, *s);
-	buf_putc(b, '"');
-}
-
 static void key_string(Buf *b, const char *key, const char *s)
 {
 	buf_printf(b, ", \"%s\": ", key);
-	string(b, s);
+	buf_json(b, s);
 }
 
 /* JSON has no infinity: such an attribute is a string. */
@@ -42,7 +29,7 @@ static void real(Buf *b, double x)
 static void value(Buf *b, const Value *v)
 {
 	buf_puts(b, "{\"name\": ");
-	string(b, v->name);
+	buf_json(b, v->name);
 	buf_printf(b, ", \"dtype\": \"%s\", \"shape\": [", dtype_name(v->type.dtype));
 	for (int i = 0; i < v->type.rank; i++)
 		buf_printf(b, "%s%" PRId64, i ? ", " : "", v->type.dim[i]);
@@ -81,7 +68,7 @@ static void attributes(Buf *b, const Node *n)
 		else if (d->kind == A_FLOAT)
 			real(b, *(const double *)p);
 		else if (d->kind == A_STR)
-			string(b, s ? s : d->sdef ? d->sdef : "");
+			buf_json(b, s ? s : d->sdef ? d->sdef : "");
 		for (int i = 0; i < many; i++) {
 			buf_puts(b, i ? ", " : "");
 			if (d->kind == A_INTS)
@@ -100,7 +87,7 @@ static void node(Buf *b, const Node *n)
 	for (int i = 0; i < n->nin; i++) {
 		buf_puts(b, i ? ", " : "");
 		if (n->in[i])
-			string(b, n->in[i]->name);
+			buf_json(b, n->in[i]->name);
 		else
 			buf_puts(b, "null");
 	}
@@ -137,7 +124,7 @@ static void node(Buf *b, const Node *n)
 static void graph(Buf *b, const Graph *g, bool first)
 {
 	buf_printf(b, "%s\n  {\"name\": ", first ? "" : ",");
-	string(b, g->name);
+	buf_json(b, g->name);
 	if (g->stage)
 		buf_printf(b, ", \"stage\": %d", g->stage->id);
 	buf_puts(b, ", \"inputs\": [");
@@ -150,7 +137,7 @@ static void graph(Buf *b, const Graph *g, bool first)
 	buf_puts(b, "], \"outputs\": [");
 	for (int i = 0; i < g->nout; i++) {
 		buf_puts(b, i ? ", " : "");
-		string(b, g->out[i]->name);
+		buf_json(b, g->out[i]->name);
 	}
 	buf_puts(b, "], \"nodes\": [");
 	for (const Node *n = g->first; n; n = n->next) {
@@ -189,7 +176,7 @@ void module_json(Buf *b, const Module *m)
 	bool first = true;
 
 	buf_puts(b, "{\"kind\": \"pdcc ir\", \"version\": 1, \"module\": ");
-	string(b, m->name);
+	buf_json(b, m->name);
 	buf_printf(b, ", \"opset\": %d, \"batch\": %" PRId64 ", \"microbatches\": %" PRId64, m->opset, m->batch,
 		m->microbatches);
 	params(b, m);
@@ -224,7 +211,7 @@ static void box(Buf *b, const Node *n, int nth)
 			buf_printf(&name, "%d %s", stage, n->out[i]->name);
 	if (!name.n)
 		buf_printf(&name, "%d %s %d", stage, n->graph->name, nth);
-	string(b, buf_str(&name));
+	buf_json(b, buf_str(&name));
 	buf_free(&name);
 }
 
@@ -234,7 +221,7 @@ static void source(Buf *b, const Value *v)
 	if (v->kind == VAL_NODE)
 		box(b, v->def, 0);
 	else
-		string(b, v->name);
+		buf_json(b, v->name);
 }
 
 static void shape(Buf *b, const Type *t)
@@ -275,7 +262,7 @@ static void draw_graph(Buf *b, const Graph *g, int nth)
 		buf_printf(&title, "%s %d %s", g->stage->server ? "server" : "stage", g->stage->id, g->name);
 	else
 		buf_puts(&title, g->name);
-	string(b, buf_str(&title));
+	buf_json(b, buf_str(&title));
 	buf_free(&title);
 	buf_puts(b, ";\n");
 	for (const Node *n = g->first; n; n = n->next)
@@ -312,7 +299,7 @@ void module_dot(Buf *b, const Module *m)
 			g[n++] = of[j];
 	}
 	buf_puts(b, "digraph ");
-	string(b, m->name);
+	buf_json(b, m->name);
 	buf_puts(b, " {\n\tnode [shape=ellipse];\n");
 	for (int i = 0; i < n; i++)
 		draw_graph(b, g[i], i);

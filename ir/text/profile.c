@@ -113,23 +113,10 @@ const ProfileNode *profile_find(const Profile *p, Phase phase, const char *op, c
 	return r;
 }
 
-static void quote(Buf *b, const char *s)
-{
-	buf_putc(b, '"');
-	for (; *s; s++)
-		if (*s == '"' || *s == '\\')
-			buf_printf(b, "\\%c", *s);
-		else if ((unsigned char)*s < ' ')
-			buf_printf(b, "\\u%04x", (unsigned)*s);
-		else
-			buf_putc(b, *s);
-	buf_putc(b, '"');
-}
-
 static void word(Buf *b, const char *key, const char *s)
 {
 	buf_printf(b, "\"%s\": ", key);
-	quote(b, s ? s : "");
+	buf_json(b, s ? s : "");
 	buf_puts(b, ", ");
 }
 
@@ -141,7 +128,7 @@ void profile_print(Buf *b, const Profile *p)
 	buf_printf(b, "\"micro\": %" PRId64 ", \"threads\": %d, \"copies\": %d, ", p->micro, p->threads,
 		p->copies > 1 ? p->copies : 1);
 	buf_puts(b, "\"device\": ");
-	quote(b, p->device ? p->device : "");
+	buf_json(b, p->device ? p->device : "");
 	buf_puts(b, ",\n\"nodes\": [");
 	for (int i = 0; i < p->nnode; i++) {
 		const ProfileNode *r = &p->node[i];

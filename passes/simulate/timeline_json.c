@@ -3,19 +3,6 @@
 #include <inttypes.h>
 #include "timeline.h"
 
-static void put_string(Buf *b, const char *text)
-{
-	buf_putc(b, '"');
-	for (; *text; text++)
-		if (*text == '"' || *text == '\\')
-			buf_printf(b, "\\%c", *text);
-		else if ((unsigned char)*text < ' ')
-			buf_printf(b, "\\u%04x", *text);
-		else
-			buf_putc(b, *text);
-	buf_putc(b, '"');
-}
-
 static const char *category(const SimSpan *x)
 {
 	static const char *const name[ACT_COUNT] = { [ACT_F] = "forward",
@@ -34,7 +21,7 @@ static void put_span(Buf *b, Arena *a, const Sim *s, int i)
 	const bool message = x->peer >= 0;
 
 	buf_puts(b, ",\n{\"name\": ");
-	put_string(b, span_text(a, s, x));
+	buf_json(b, span_text(a, s, x));
 	buf_printf(b, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f", category(x), x->rank, x->begin * 1e6);
 	if (message)
 		buf_printf(b, ", \"ph\": \"b\", \"id\": %d", i);
@@ -54,7 +41,7 @@ static void put_span(Buf *b, Arena *a, const Sim *s, int i)
 	if (!message)
 		return;
 	buf_puts(b, ",\n{\"name\": ");
-	put_string(b, span_text(a, s, x));
+	buf_json(b, span_text(a, s, x));
 	buf_printf(b, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"ph\": \"e\", \"id\": %d}",
 		category(x), x->rank, x->end * 1e6, i);
 }
@@ -65,7 +52,7 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 	Arena *a = arena_new();
 
 	buf_puts(b, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"title\": ");
-	put_string(b, title);
+	buf_json(b, title);
 	buf_printf(b, ", \"step_seconds\": %.9g, \"steps\": %d, \"bubble\": %.9g}, \"traceEvents\": [", s->each,
 		s->steps, s->bubble);
 	for (int t = 0, any = 0; t < plan->nstage; t++)
@@ -79,7 +66,7 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 			buf_printf(b,
 				"%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": ",
 				any ? "," : "", r);
-			put_string(b, arena_printf(a, "device %d (%s), stage %d", r, device_text(s, r), t));
+			buf_json(b, arena_printf(a, "device %d (%s), stage %d", r, device_text(s, r), t));
 			buf_printf(b,
 				"}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": %d, "
 				"\"args\": {\"sort_index\": %d}}",

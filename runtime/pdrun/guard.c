@@ -43,7 +43,8 @@ static _Noreturn void stand_by(const job *j, pid_t whose)
 	setsid();
 	if (!is_alone())
 		_exit(0);
-	fprintf(stderr, "pdrun: process %d, pdrun itself, is gone; the ranks finish their step and write what they have\n",
+	fprintf(stderr,
+		"pdrun: process %d, pdrun itself, is gone; the ranks finish their step and write what they have\n",
 		(int)whose);
 	stop_write(j->fr, SIGTERM);
 	for (const double from = now(CLOCK_MONOTONIC); said_wait(50) && kill(child, 0) == 0;)

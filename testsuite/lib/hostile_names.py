@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 import pdcctest as T
 
 MORE = ['#', 'a]]>b', '-->', '<svg onload=x>', '"; touch PWNED; #', '$(shell touch PWNED)', '=1+1', '!tag', '&a', '\u0085nel', '\u2028ls', '\x1b[2J', '\u2066isolate',
-        '\ufeffbom', 'a\r\nb', '#include "x"', '%:', '??=define', '\\\n', "'''", '${PWNED}', '|', '\U0001f600']
+        '\ufeffbom', 'csi\x9b2J', 'mark\u061calm', 'ps\u2029ps', 'a\r\nb', '#include "x"', '%:', '??=define', '\\\n', "'''", '${PWNED}', '|', '\U0001f600']
 
 
 def model(path, names):
@@ -54,7 +54,7 @@ def parse_c(data, path):
     root = path.split('/out/')[0] + '/out'
     flags = ['-std=c11', '-Wall', '-Wextra', '-Wtrigraphs', '-Wcomment', '-Werror', '-fopenmp', f'-I{root}', f'-I{root}/runtime']
     T.check(path, *T.run(['gcc', *flags, '-fsyntax-only', '-x', 'c', path]))
-    odd = re.search('[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]|[?][?][=/\'()!<>-]', data.decode())
+    odd = re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|[?][?][=/\'()!<>-]', data.decode())
     if odd:
         raise ValueError(f'{odd[0]!r} stands in the text')
 
@@ -91,7 +91,7 @@ def parse_all(folder):
 
 def shown(text):
     """What is printed has no character that moves the cursor, breaks a line where none ends, or turns the direction of text."""
-    odd = re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]', text)
+    odd = re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]', text)
     if odd or re.search(r'^x = 1$', text, re.M):
         raise T.Failed(f'{odd and odd[0]!r} is printed:\n{text[max(0, odd.start() - 200):odd.end() + 20] if odd else text[:500]!r}')
 
@@ -104,7 +104,9 @@ def all_names(names):
         plan, pdcc = ['--cluster', 'local:2', '--plan', '1-1', '--loss', 'softmax_ce', *target], T.pdcc_path()
         for args in (['m.onnx', *plan, '-o', 'out', '--emit-only', '--save-plan', 'plan.yaml'], ['plan', 'm.onnx', *plan, '--report', 'r.html'],
                      ['plan', 'm.onnx', *plan, '--save-plan', 'plan.json'], ['simulate', 'm.onnx', *plan, '--timeline', 't.html'],
-                     ['simulate', 'm.onnx', *plan, '--timeline', 't.svg'], ['simulate', 'm.onnx', *plan, '--timeline', 't.json']):
+                     ['simulate', 'm.onnx', *plan, '--timeline', 't.svg'], ['simulate', 'm.onnx', *plan, '--timeline', 't.json'],
+                     ['inspect', 'm.onnx'], ['inspect', 'out'], ['inspect', 'plan.yaml'], ['inspect', 'plan.json'],
+                     *(['m.onnx', *plan[:2], '--plan', f'plan.{k}', *plan[4:], '-o', 'again/out', '--emit-only', '--force'] for k in ('yaml', 'json'))):
             shown(T.check(' '.join(args), *T.run([pdcc, *args], cwd=folder)))
         planned, = glob.glob(f'{folder}/out/ir/*-memplan.pdir')
         for form in 'dot', 'json':
@@ -116,6 +118,10 @@ def all_names(names):
         if not target:
             T.make(f'{folder}/out', '-O0 -Werror')
             T.start(f'{folder}/out', ['--steps', '2', '--quiet', '--ckpt', 'ckpt', '--ckpt-every', '2', '--out', 'run', '--csv', 'run/m.csv', '--trace', 'tr'])
+            for args in (['inspect', 'out/ckpt'], ['inspect', 'out/run/trained.safetensors'], ['inspect', 'out/tr'],
+                         ['profile', 'm.onnx', '--loss', 'softmax_ce', '-o', 'profile.json', '--profile-seconds', '1', '--profile-cache', 'none'],
+                         ['inspect', 'profile.json'], ['plan', 'm.onnx', *plan, '--profile', 'profile.json']):
+                shown(T.check(' '.join(args), *T.run([pdcc, *args], cwd=folder)))
             T.check('export', *T.run([pdcc, 'export', 'out/ckpt', '--model', 'm.onnx', '-o', 'T.onnx'], cwd=folder))
             given = {t.name for t in onnx.load(f'{folder}/T.onnx').graph.initializer}
             for where, has in (('trained.safetensors', T.safetensors(f'{folder}/out/run/trained.safetensors')), ('T.onnx', given)):

@@ -313,15 +313,6 @@ bool plan_load(Compile *c)
 
 /* ---- writing ---- */
 
-/* JSON's strings are YAML's. */
-static void quote(Buf *b, const char *s)
-{
-	buf_puts(b, "\"");
-	for (; *s; s++)
-		buf_printf(b, *s == '"' || *s == '\\' ? "\\%c" : (unsigned char)*s < ' ' ? "\\u%04x" : "%c", *s);
-	buf_puts(b, "\"");
-}
-
 static void write_stages(Buf *b, const Compile *c, bool json)
 {
 	const int stages = module_stages(c->m);
@@ -331,13 +322,13 @@ static void write_stages(Buf *b, const Compile *c, bool json)
 		buf_puts(b, json ? "    {" : "  - {");
 		if (t + 1 < stages && c->plan.stage[t].until) {
 			buf_puts(b, json ? "\"until\": " : "until: ");
-			quote(b, c->plan.stage[t].until);
+			buf_json(b, c->plan.stage[t].until);
 			buf_puts(b, ", ");
 		}
 		buf_puts(b, json ? "\"devices\": [" : "devices: [");
 		for (int k = 0; k < s->replicas; k++) {
 			buf_puts(b, k ? ", " : "");
-			quote(b, c->cluster.device[s->device[k]].name);
+			buf_json(b, c->cluster.device[s->device[k]].name);
 		}
 		buf_printf(b, "]}%s\n", json && t + 1 < stages ? "," : "");
 	}
@@ -346,7 +337,7 @@ static void write_stages(Buf *b, const Compile *c, bool json)
 static void write_owner(Buf *b, bool json, const char *key, const char *name, const char *hash)
 {
 	buf_printf(b, json ? "  \"%s\": {\"name\": " : "%s: {name: ", key);
-	quote(b, name);
+	buf_json(b, name);
 	buf_printf(b, json ? ", \"hash\": \"%s\"},\n" : ", hash: \"%s\"}\n", hash);
 }
 
@@ -377,7 +368,7 @@ bool plan_save(const Compile *c, const char *file)
 	const int64_t slices = c->m->grains ? c->m->grains : 1; /* of what the user calls a microbatch */
 	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
 	if (json || schedule_table[c->m->schedule->kind].param == PARAM_FILE)
-		quote(&b, schedule_word_of(c));
+		buf_json(&b, schedule_word_of(c));
 	else
 		buf_puts(&b, schedule_word_of(c));
 	buf_printf(&b,

@@ -36,7 +36,7 @@ static const char *label(const Node *n)
 /* The same in a sentence. */
 static const char *quoted(Arena *a, const Node *n)
 {
-	const char *text = label(n), *module = strstr(text, " (");
+	const char *text = str_shown(a, label(n)), *module = strstr(text, " (");
 
 	return module ? arena_printf(a, "'%.*s'%s", (int)(module - text), text, module) : arena_printf(a, "'%s'", text);
 }

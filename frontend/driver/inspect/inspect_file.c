@@ -79,7 +79,8 @@ static bool print_step(Compile *c, const char *dir, int64_t step, ck_manifest *m
 	int64_t bytes = 0;
 
 	if (s != CK_COMPLETE) {
-		printf("  %-10" PRId64 " %s\n", step, s == CK_DAMAGED ? why : "not whole: parts are missing");
+		printf("  %-10" PRId64 " %s\n", step,
+			s == CK_DAMAGED ? str_shown(c->a, why) : "not whole: parts are missing");
 		return false;
 	}
 	for (int r = 0; r < m->world; r++) {
@@ -88,7 +89,7 @@ static bool print_step(Compile *c, const char *dir, int64_t step, ck_manifest *m
 		bytes += stat(path, &st) ? 0 : st.st_size;
 	}
 	printf("  %-10" PRId64 " %5d %12s %14" PRId64 " %10.4g  %s\n", step, m->world, str_bytes(c->a, bytes),
-		step * m->samples_per_step, m->loss_ema, m->plan);
+		step * m->samples_per_step, m->loss_ema, str_shown(c->a, m->plan));
 	return true;
 }
 
@@ -139,8 +140,9 @@ static int inspect_checkpoints(Compile *c, const char *dir, int64_t only)
 		return diag_error(c->d, FILELOC(dir), E_CKPT, "there is no whole checkpoint%s",
 			       only < 0 ? " in this folder" : ""),
 		       EXIT_INPUT;
-	printf("\nmodel %s (%s), plan %s (%s), optimizer %s, seed %" PRIu64 "%s\n", of.model, of.model_hash, of.plan,
-		of.plan_hash, of.optimizer, of.seed, of.shuffle ? ", samples shuffled" : "");
+	printf("\nmodel %s (%s), plan %s (%s), optimizer %s, seed %" PRIu64 "%s\n", str_shown(c->a, of.model),
+		str_shown(c->a, of.model_hash), str_shown(c->a, of.plan), str_shown(c->a, of.plan_hash),
+		str_shown(c->a, of.optimizer), of.seed, of.shuffle ? ", samples shuffled" : "");
 	return print_parts(c, dir, newest, &of) ? 0 : EXIT_INPUT;
 }
 

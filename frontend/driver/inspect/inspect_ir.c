@@ -137,7 +137,8 @@ int inspect_ir(Compile *c)
 	if (!m || !module_verify(m, c->d))
 		return EXIT_INPUT;
 	const char *after = behind(m);
-	printf("%s: module %s of %s, opset %d", c->model, m->name, m->file ? m->file : "-", m->opset);
+	printf("%s: module %s of %s, opset %d", c->model, str_shown(c->a, m->name),
+		m->file ? str_shown(c->a, m->file) : "-", m->opset);
 	printf(after ? ", behind the pass %s or later\n" : ", no pass has run\n", after);
 	printf("  microbatch %" PRId64, m->batch);
 	if (m->microbatches)

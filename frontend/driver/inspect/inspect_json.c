@@ -13,7 +13,7 @@ static const char *text(Yaml *y, const YNode *n, const char *key)
 {
 	const YNode *v = yaml_get(y, n, key);
 
-	return v && v->type == YAML_SCALAR_NODE ? (const char *)v->data.scalar.value : "-";
+	return v && v->type == YAML_SCALAR_NODE ? str_shown(y->a, (const char *)v->data.scalar.value) : "-";
 }
 
 static double number(Yaml *y, const YNode *n, const char *key) { return strtod(text(y, n, key), NULL); }
@@ -37,8 +37,8 @@ static const char *devices(Yaml *y, const YNode *list)
 
 	for (int i = 0; i < length(list); i++) {
 		const YNode *x = item(y, list, i);
-		const char *name =
-			x->type == YAML_SCALAR_NODE ? (const char *)x->data.scalar.value : text(y, x, "device");
+		const char *name = x->type == YAML_SCALAR_NODE ? str_shown(y->a, (const char *)x->data.scalar.value)
+		                                               : text(y, x, "device");
 		s = arena_printf(y->a, "%s%s%s", s, i ? " " : "", name);
 		if (strlen(s) > 40 && i + 1 < length(list))
 			return arena_printf(y->a, "%s and %d more", s, length(list) - i - 1);
@@ -170,8 +170,9 @@ static int inspect_profile(Compile *c)
 		sum[p->node[i].phase] += p->node[i].typical;
 	}
 	qsort(order, (size_t)p->nnode, sizeof *order, by_time);
-	printf("%s: times of %s at microbatch %" PRId64 ", %d thread%s, %s\n", c->model, p->model ? p->model : "-",
-		p->micro, p->threads, p->threads == 1 ? "" : "s", p->device ? p->device : "-");
+	printf("%s: times of %s at microbatch %" PRId64 ", %d thread%s, %s\n", c->model,
+		p->model ? str_shown(c->a, p->model) : "-", p->micro, p->threads, p->threads == 1 ? "" : "s",
+		p->device ? str_shown(c->a, p->device) : "-");
 	printf("  forward %s, backward %s a microbatch, update %s a step\n\n", time_text(c->a, sum[0]),
 		time_text(c->a, sum[1]), time_text(c->a, sum[2]));
 	printf("%-36s %-20s %-9s %10s %10s %6s\n", "node", "op", "phase", "time", "99 %", "cov");
@@ -183,7 +184,8 @@ static int inspect_profile(Compile *c)
 				: x->value          ? x->value
 						    : "-",
 				36),
-			x->op, profile_phase[x->phase], time_text(c->a, x->typical), time_text(c->a, x->p99), x->cov);
+			str_shown(c->a, x->op), profile_phase[x->phase], time_text(c->a, x->typical),
+			time_text(c->a, x->p99), x->cov);
 	}
 	if (p->nnode > TOP)
 		printf("... and %d more\n", p->nnode - TOP);

@@ -10,9 +10,14 @@ enum { PARAMS_SHOWN = 40, NODES_SHOWN = 10, CUTS_SHOWN = 20, BAR = 20, WIDTH = 1
 /* At most n columns: the end of a long name tells more than its beginning. */
 const char *inspect_name(Arena *a, const char *s, int n)
 {
+	s = str_shown(a, s);
 	const int len = (int)strlen(s);
 
-	return len <= n ? s : arena_printf(a, "...%s", s + len - (n - 3));
+	if (len <= n)
+		return s;
+	for (s += len - (n - 3); ((unsigned char)*s & 0xC0) == 0x80; s++) /* no half of a character */
+		;
+	return arena_printf(a, "...%s", s);
 }
 
 static const char *scaled(Arena *a, double x, const char *const *unit, int n)
@@ -81,8 +86,8 @@ static void print_head(const Look *l)
 
 	for (int i = 1; i < OP_COUNT; i++)
 		nodes += l->count[i];
-	printf("%s: opset %d, %d forward nodes, microbatch %lld%s\n", m->name, m->opset, nodes, (long long)m->batch,
-		m->export_batch && m->export_batch != m->batch ? " (re-bound)" : "");
+	printf("%s: opset %d, %d forward nodes, microbatch %lld%s\n", str_shown(l->c->a, m->name), m->opset, nodes,
+		(long long)m->batch, m->export_batch && m->export_batch != m->batch ? " (re-bound)" : "");
 	for (int i = 0; i < l->nio; i++) {
 		const struct IoRow *x = &l->io[i];
 

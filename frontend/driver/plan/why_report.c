@@ -348,14 +348,13 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 
 static void quote(FILE *f, const char *s)
 {
+	char c[8];
+
 	fputc('"', f);
-	for (; s && *s; s++)
-		if (*s == '"' || *s == '\\')
-			fprintf(f, "\\%c", *s);
-		else if ((unsigned char)*s < ' ')
-			fprintf(f, "\\u%04x", (unsigned)*s);
-		else
-			fputc(*s, f);
+	while (s && *s) {
+		s += json_char(s, c);
+		fputs(c, f);
+	}
 	fputc('"', f);
 }
 
