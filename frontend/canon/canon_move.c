@@ -253,9 +253,28 @@ bool canon_split(Import *im, const OnnxNode *n)
 	return canon_emit_bind(im, n, OP_Split, at, 1, &x);
 }
 
+/* Mode wrap: the axis goes round, its end lies before it and its beginning behind (padding_mode='circular'). */
+static bool pad_round(Import *im, const OnnxNode *n, Value *x, const Ints *pads)
+{
+	const int rank = x->type.rank;
+
+	if (pads->n != 2 * rank)
+		return canon_refuse(im, "two pads per axis are wanted");
+	for (int i = 0; i < rank; i++) {
+		const int64_t lo = pads->v[i], hi = pads->v[rank + i], dim = x->type.dim[i];
+
+		if (lo < 0 || hi < 0 || lo > dim || hi > dim)
+			return canon_refuse(im, "mode wrap pads an axis by more than it has, or crops it");
+		Value *y = lo ? canon_join(im, canon_slice_axis(im, x, i, dim - lo, dim, 1), x, i, NULL) : x;
+		x = hi ? canon_join(im, y, canon_slice_axis(im, x, i, 0, hi, 1), i, NULL) : y;
+	}
+	return canon_emit_bind(im, n, OP_Identity, NULL, 1, &x);
+}
+
 bool canon_pad(Import *im, const OnnxNode *n)
 {
 	void *at = canon_attr_of(im, OP_Pad);
+	const char *mode = onnx_str(im->a, n, "mode", "constant");
 	Value *x = onnx_in(im, n, 0), *value = im->opset >= 11 ? onnx_in(im, n, 2) : NULL;
 	Ints pads, axes;
 	double v = onnx_float(n, "value", 0);
@@ -290,9 +309,11 @@ bool canon_pad(Import *im, const OnnxNode *n)
 		}
 		pads = (Ints){ 2 * rank, full };
 	}
+	if (!strcmp(mode, "wrap"))
+		return pad_round(im, n, x, &pads);
 	canon_put_ints(OP_Pad, at, "pads", pads);
 	canon_put_float(OP_Pad, at, "value", v);
-	canon_put_str(OP_Pad, at, "mode", onnx_str(im->a, n, "mode", "constant"));
+	canon_put_str(OP_Pad, at, "mode", mode);
 	return canon_emit_bind(im, n, OP_Pad, at, 1, &x);
 }
 

@@ -41,6 +41,7 @@ void rebind_note(Import *im, const OnnxNode *n)
 
 	if (!im->shapes)
 		return;
+	rebind_note_sum(im, n);
 	if (yes) { /* a constant's own shape is as old as the constant */
 		const Value *x = n->n_input ? onnx_in(im, n, 0) : NULL;
 

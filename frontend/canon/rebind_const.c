@@ -306,7 +306,7 @@ bool rebind_operands(Import *im, const OnnxNode *n, OpKind op, int nin, Value **
 	if (nin < 2 || (size_t)nin > n->n_input || !im->from || !im->to)
 		return true;
 	if (optab[op]->flags & OP_EW)
-		return rebind_broadcast(im, n, nin, in);
+		return (op != OP_Div || rebind_count(im, n, in)) && rebind_broadcast(im, n, nin, in);
 	switch (op) {
 	case OP_Gather:
 	case OP_GatherND: return gathered(im, n, op, in);

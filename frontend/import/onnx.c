@@ -231,6 +231,8 @@ static Module *import_at(
 	map_init(&im->env, a, true);
 	map_init(&im->seq, a, true);
 	map_init(&im->measured, a, true);
+	map_init(&im->summed, a, true);
+	map_init(&im->counted, a, true);
 	im->torch = torch_signature(a, g);
 	im->b = (Builder){
 		.m = im->m, .g = im->m->graph, .loc = FILELOC(im->path), .phase = PHASE_FWD, .stage = -1, .d = d

@@ -38,7 +38,8 @@ typedef struct Import {
 	const Map *torch;                /* signature that PyTorch's newer exporter wrote (torch.h); NULL: none */
 	const Map *shapes;               /* NULL: this import is at the batch of the export */
 	Map measured;                    /* names of constants that were read off shapes (rebind.c) */
-	int64_t from, to;                /* batch of the export, batch wanted */
+	Map summed, counted; /* rebind_sum.c: names of sums over the batch -> the type of what was summed; of means */
+	int64_t from, to;    /* batch of the export, batch wanted */
 	struct {
 		int64_t size, outer;
 	} merged[16]; /* dimensions that the batch was merged into (rebind.c) */
@@ -125,6 +126,9 @@ void rebind_state(Import *im, const OnnxNode *n, size_t i, Value **x);
 /* E0209 with what can be done about it; false. */
 bool rebind_refuse(Import *im, const char *what);
 bool rebind_broadcast(Import *im, const OnnxNode *n, int nin, Value **in);
+/* rebind_sum.c: what a sum over the batch is divided by; after n is translated: is it such a sum? */
+bool rebind_count(Import *im, const OnnxNode *n, Value **in);
+void rebind_note_sum(Import *im, const OnnxNode *n);
 bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints *starts, Ints *ends, const Ints *axes,
 	const Ints *steps);
 
