@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-
 class ExportError(Exception):
     """A module that cannot be exported: PyTorch's own message, then what to change."""
 
@@ -17,9 +16,7 @@ class ExportError(Exception):
 def stop(x: torch.Tensor) -> torch.Tensor:
     return x.clone()
 
-
 stop.register_fake(torch.empty_like)
-
 
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0):
     """The smoothed loss in terms of what the exporter keeps: it drops label_smoothing without a word."""
@@ -35,22 +32,25 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     each = each.sum() / count.sum() if reduction == 'mean' else each.sum() if reduction == 'sum' else each
     return (1 - label_smoothing) * nll + label_smoothing / classes * each
 
-
 def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean', sparse=False,
                   per_sample_weights=None, include_last_offset=False, padding_idx=None):
     """Bags of one length, looked up and reduced; the exporter makes a loop of them."""
-    if input.dim() != 2 or offsets is not None or max_norm is not None or padding_idx is not None:
+    if input.dim() != 2 or offsets is not None or max_norm is not None or (padding_idx is not None and mode == 'max'):
         return F.embedding_bag(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights,
                                include_last_offset, padding_idx)
     rows = F.embedding(input, weight) * (1 if per_sample_weights is None else per_sample_weights.unsqueeze(-1))
+    if padding_idx is not None:
+        there = (input != padding_idx % len(weight)).to(rows.dtype).unsqueeze(-1)
+        return (rows * there).sum(1) / (there.sum(1).clamp(min=1) if mode == 'mean' else 1)
     return rows.sum(1) if mode == 'sum' else rows.mean(1) if mode == 'mean' else rows.amax(1)
 
-
-def apply(cls, *args):
+def apply(met, cls, *args):
     """The forward of an autograd.Function as operators, which are differentiated; what it keeps for a backward of its own goes nowhere."""
+    if cls.__name__ == 'CheckpointFunction':     # what is done twice there is done once here
+        return args[0](*args[2:])
+    met.update([cls.__name__] * (not cls.__name__.startswith('GeneratedBackward')))
     own = cls.setup_context is not torch.autograd.Function.setup_context
     return cls.forward(*args) if own else cls.forward(mock.MagicMock(), *args)
-
 
 class Border(TorchFunctionMode):
     """While it traces: a value that was made under no_grad or detached passes pdcc::stop where something with gradients reads it."""
@@ -73,6 +73,8 @@ class Border(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is F.cross_entropy and (kwargs.get('label_smoothing') or (len(args) > 7 and args[7])):
             return cross_entropy(*args, **kwargs)
+        if func in (F.embedding, F.embedding_bag) and ((len(args) > 3 and args[3] is not None) or kwargs.get('max_norm')):
+            raise ExportError('max_norm changes an embedding while it is read, which no graph does; leave it out, or divide what is read by its norm')
         if func is F.embedding_bag:
             return embedding_bag(*args, **kwargs)
         if func is torch.Tensor.__rsub__ and not args[0].is_floating_point():   # 1.0 - mask, of which the exporter makes no node
@@ -86,14 +88,14 @@ class Border(TorchFunctionMode):
                 self.still[t] = None
         return out
 
-
 class Steady(TorchFunctionMode):
     """No dropout, for a step that is to be compared."""
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout):
             return args[0]
+        at = dict(multi_head_attention_forward=10, scaled_dot_product_attention=4, lstm=5, gru=5, rnn_tanh=5, rnn_relu=5).get(func.__name__, len(args))
+        args = (*args[:at], *[0.0] * (len(args) > at), *args[at + 1:])
         return func(*args, **{k: 0.0 if k == 'dropout_p' else v for k, v in (kwargs or {}).items()})
-
 
 def loss_of(out):
     """The loss among what a module returns."""
@@ -103,18 +105,17 @@ def loss_of(out):
         raise ExportError(f'the module returns no scalar loss ({type(out).__name__}); give loss=, a function of its output and the last argument')
     return out.reshape(())
 
-
 class Call:
     """A module's forward, then its loss, over named tensors. args: a tuple, or a dict of keywords; with a loss the last is its target."""
     def __init__(self, module, args, loss):
         pos = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         args = (args,) if isinstance(args, torch.Tensor) else args
         if not isinstance(args, dict):
-            names = (pos[:len(args) - 1] + ['labels']) if loss else pos[:len(args)]
+            names = (pos[:len(args) - 1] + ['target' if 'labels' in pos else 'labels']) if loss else pos[:len(args)]
             if len(names) != len(args):
                 raise ExportError(f'{len(args)} arguments, but forward takes {", ".join(pos) or "none"}' + (' and the loss one' if loss else ''))
             args = dict(zip(names, args))
-        self.module, self.loss, self.target = module, loss, list(args)[-1] if loss else None
+        self.module, self.loss, self.target, self.own = module, loss, list(args)[-1] if loss else None, set()
         self.tensors, self.fixed = ({k: v for k, v in args.items() if isinstance(v, torch.Tensor) is yes} for yes in (True, False))
         self.batch = next((len(t) for t in self.tensors.values() if t.dim()), 0)
         if loss is not None and list(getattr(loss, 'parameters', lambda: [])()):
@@ -136,7 +137,8 @@ class Call:
             with Border():
                 return self.run(whole, dict(zip(names, args)))
         forward.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
-        with mock.patch.object(self.module, 'forward', forward), mock.patch.object(torch.autograd.Function, 'apply', classmethod(apply)), \
+        with mock.patch.object(self.module, 'forward', forward), mock.patch.object(torch.autograd.Function, 'apply', classmethod(functools.partial(apply, self.own))), \
+                mock.patch('torch.distributions.Distribution._validate_args', False), \
                 mock.patch('torch.nn.modules.transformer._detect_is_causal_mask', lambda mask, causal=None, size=None: bool(causal)), \
                 mock.patch('torch.onnx._internal.exporter._capture_strategies.patch_dynamic_shape_rnn_decompositions', contextlib.nullcontext, create=True):
             yield self.module

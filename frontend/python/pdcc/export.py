@@ -12,13 +12,12 @@ import torch.nn as nn
 from . import program
 from .border import Call, ExportError, Steady
 
+GRID = torch.ops.aten.grid_sampler.default      # taken apart: lookups and weights
 CALL = 'pkg.torch.onnx.fx_node'         # metadata of a node: the call that it came from
-
 
 def stop_node(x):
     from onnxscript import opset18
     return opset18.Identity(x)
-
 
 def translate(call, dynamic):
     """The ONNX program of the call; the reason if a symbolic batch was wanted and could not be had."""
@@ -30,6 +29,8 @@ def translate(call, dynamic):
         for tried in ([shapes] if why is None else []) + [None]:
             try:
                 prog = torch.export.export(module, example, dynamic_shapes=tried, strict=False)
+                if any(n.target is GRID for n in prog.graph.nodes):
+                    prog = prog.run_decompositions({GRID: torch._decomp.decomposition_table[torch.ops.aten.grid_sampler_2d.default]})
                 made = torch.onnx.export(prog, example, dynamo=True, optimize=False, input_names=list(call.tensors), output_names=['loss'],
                                          custom_translation_table={torch.ops.pdcc.stop.default: stop_node}, verbose=False)
                 return made, why
@@ -39,7 +40,6 @@ def translate(call, dynamic):
                 why = str(e)
     raise ExportError(f'PyTorch does not export this module:\n{why}\nforward must be a graph of fixed length: no branch or loop on values of '
                       'tensors, no data-dependent shapes, no autograd.Function without a decomposition') from None
-
 
 def untie(model, module):
     """{name of a parameter or buffer: its initializer}; initializers that are one tensor of the module become one."""
@@ -53,7 +53,6 @@ def untie(model, module):
     for node in model.graph.node:
         node.input[:] = [alias.get(i, i) for i in node.input]
     return {n: to for n, to in alias.items() if to in there}
-
 
 def contract(module, model, call):
     """{key: value} of the model's metadata."""
@@ -78,10 +77,8 @@ def contract(module, model, call):
     lines['batch'] = [f'{n}\t0' for n, t in call.tensors.items() if t.dim() and len(t) == call.batch and n in inputs]
     return {'pdcc.version': '1', **{'pdcc.' + k: '\n'.join(v) for k, v in lines.items()}}
 
-
 def told(node):
     return {e.key: e.value for e in node.metadata_props}
-
 
 def tidy(graph):
     """Nodes are named by their module; no traces of source files stay."""
@@ -95,7 +92,6 @@ def tidy(graph):
     for x in [graph, *graph.value_info, *graph.input, *graph.output]:
         del x.metadata_props[:]
 
-
 def export(module, args, path, loss=None, dynamic_batch=True, check=True):
     """Writes `module` as it is trained (modes, frozen parameters, buffers) to the ONNX file `path`.
 
@@ -105,7 +101,9 @@ def export(module, args, path, loss=None, dynamic_batch=True, check=True):
     call = Call(module, args, loss)
     made, why = translate(call, dynamic_batch)
     if why:
-        warnings.warn(f'the batch is fixed in {path}: PyTorch has no symbolic one for this module ({why.strip().splitlines()[0]})')
+        warnings.warn(f'the batch is fixed in {path}: PyTorch has no symbolic one for this module ({" ".join(why.split(chr(10))[:3])})')
+    for name in sorted(call.own):
+        warnings.warn(f'{name}: no graph carries a backward of its own, the forward is differentiated; x + (f(x) - x).detach() passes a gradient on')
     model = made.model_proto
     onnx.helper.set_model_props(model, contract(module, model, call))
     tidy(model.graph)
@@ -113,7 +111,6 @@ def export(module, args, path, loss=None, dynamic_batch=True, check=True):
     if check:
         compare(call, path)
     return path
-
 
 # ---- one step of both ----
 
@@ -127,15 +124,13 @@ def step(call, dtype):
     value.backward()
     return float(value.detach()), {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in ours.module.named_parameters()}
 
-
 def emitted(call, path, flags):
     """Loss of pdcc's program, and {name: tensor} after one step of rate 1."""
     with tempfile.TemporaryDirectory(prefix='pdcc-check-') as tmp:
-        program.compiled(path, f'{tmp}/out', program.write_data(call.tensors, tmp) + [
+        program.written(path, f'{tmp}/out', program.write_data(call.tensors, tmp) + [
             '--cluster', 'local:1', '--plan', '1', '--micro-batch', str(call.batch), '--global-batch', str(call.batch), '--optimizer', 'sgd:lr=1',
             '--dropout', 'off', '--threads', '1', '-O1', '-q', *flags])
         return program.run(f'{tmp}/out', 1)[0], program.trained(f'{tmp}/out')
-
 
 def difference(call, grads, after, part):
     """What is said of the first parameter whose gradient is further off than `part` of it; None."""
@@ -146,7 +141,6 @@ def difference(call, grads, after, part):
         if not off <= part * float(g.norm()) + part / 100 * whole + 3 * torch.finfo(g.dtype).eps * float(p.detach().norm()):
             return f"{name}: the gradient is {off:.3g} off PyTorch's, whose norm is {float(g.norm()):.3g}"
     return None
-
 
 def compare(call, path):
     """CheckError names the loss, or the first parameter whose gradient differs. What differs is looked at again in f64: a ReLU whose sign

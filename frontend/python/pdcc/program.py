@@ -6,51 +6,51 @@ import shutil
 import struct
 import subprocess
 import sys
+import warnings
 
 import numpy        # which torch and onnx bring
 import torch
 
-
 class Error(Exception):
     """What pdcc, the build or the run said."""
-
 
 class CheckError(Error):
     """The emitted program does not do what the module does."""
 
+def need(there, text):
+    if not there:
+        raise Error(text)
 
 def pdcc():
     path = os.environ.get('PDCC') or shutil.which('pdcc')
-    if not path:
-        raise Error('the program pdcc is not in PATH; set PDCC to it')
+    need(path, 'the program pdcc is not in PATH; set PDCC to it')
     return path
-
 
 def call(*cmd):
     p = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    if p.returncode:
-        raise Error(p.stdout.decode(errors='replace').strip() or f'{cmd[0]}: exit {p.returncode}')
-
+    said = p.stdout.decode(errors='replace').strip()
+    need(not p.returncode, said or f'{cmd[0]}: exit {p.returncode}')
+    for line in said.splitlines():
+        if ' warning: ' in line and '[-W' in line:
+            warnings.warn(line, stacklevel=2)
 
 def write_data(tensors, folder):
     """One .npy file per input; the flags that name them."""
     flags = []
     for name, t in tensors.items():
-        if t.dtype not in (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.uint8):
-            raise Error(f'input {name}: data of {t.dtype} cannot be given to pdcc')
+        need(t.dtype in (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.uint8),
+             f'input {name}: data of {t.dtype} cannot be given to pdcc')
         path = os.path.join(folder, f'in_{name}.npy')
         numpy.save(path, t.detach().cpu().numpy())
         flags += ['--data', f'{name}={path}']
     return flags
 
-
-def compiled(model, folder, flags):
+def written(model, folder, flags):
     call(pdcc(), str(model), '-o', folder, '--force', *flags)
-    call('make', '-s', '-C', folder)
-
 
 def run(folder, steps, progress=False):
-    """The losses of a run."""
+    """Builds what was written; the losses of a run."""
+    call('make', '-s', '-C', folder)
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
     p = subprocess.Popen(['bin/pdrun', '.', '--', '--steps', str(steps)], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          stdin=subprocess.DEVNULL)
@@ -60,19 +60,15 @@ def run(folder, steps, progress=False):
         m = re.match(r'step +(\d+)/(\d+).*?(loss \S+)', tail[-1])
         if m and progress:
             done = 30 * int(m[1]) // int(m[2])
-            sys.stderr.write(f"\r[{'#' * done}{'.' * (30 - done)}] {m[1]}/{m[2]} {m[3]} ")
-            sys.stderr.flush()
+            print(f"\r[{'#' * done}{'.' * (30 - done)}] {m[1]}/{m[2]} {m[3]} ", end='', file=sys.stderr, flush=True)
     sys.stderr.write('\n' * bool(progress))
-    if p.wait():
-        raise Error(''.join(tail).strip())
+    need(not p.wait(), ''.join(tail).strip())
     return [float(line.split()[1]) for line in open(os.path.join(folder, 'run', 'latest', 'losses.txt')) if line.strip() and line[0] != '#']
-
 
 def trained(folder):
     """{name: tensor} of the weights and running statistics that a run left."""
     path = os.path.join(folder, 'run', 'latest', 'trained.safetensors')
-    if not os.path.exists(path):
-        raise Error(f'{path} is not there: make run has not ended in {folder}')
+    need(os.path.exists(path), f'{path} is not there: make run has not ended in {folder}')
     blob = open(path, 'rb').read()
     start = 8 + struct.unpack('<Q', blob[:8])[0]
     kinds, out = {'F32': torch.float32, 'F64': torch.float64, 'F16': torch.float16, 'BF16': torch.bfloat16}, {}
