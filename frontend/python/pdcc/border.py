@@ -3,7 +3,6 @@ import contextlib
 import functools
 import inspect
 from unittest import mock
-
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode

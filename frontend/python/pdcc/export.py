@@ -4,11 +4,9 @@ import copy
 import os
 import tempfile
 import warnings
-
 import onnx
 import torch
 import torch.nn as nn
-
 from . import program
 from .border import Call, ExportError, Steady
 

@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import warnings
-
 import numpy        # which torch and onnx bring
 import torch
 

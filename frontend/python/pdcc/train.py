@@ -1,12 +1,13 @@
 """A module trained over a dataset on a cluster, and weights back into it."""
+import copy
+import json
 import os
+import re
 import tempfile
 import warnings
-
 import torch
-
 from . import program
-from .border import Call
+from .border import Call, Steady
 from .export import compare, export
 from .program import need
 
@@ -50,6 +51,19 @@ def columns(dataset):
     need(len(sizes) == 1, f'the inputs have different numbers of samples: {sizes}')
     return cols
 
+def coupled(call, folder):
+    """Says where the loss of a step is not the mean of its microbatches', which is what is trained unless pdcc counts labels itself."""
+    many, half, got = json.load(open(f'{folder}/plan.json'))['microbatches'], call.batch // 2, []
+    if many < 2 or half < 1 or re.search(r'^loss \S+ count %', open(f'{folder}/ir/02-train.pdir').read(), re.M):
+        return
+    with torch.no_grad(), torch.random.fork_rng(), Steady():
+        for part in [slice(2 * half)] * 2 + [slice(half), slice(half, 2 * half)]:
+            got.append(float(call.run(copy.deepcopy(call.module), {k: t[part] if t.dim() and len(t) == call.batch else t for k, t in call.tensors.items()})))
+    mean, near = sum(got[2:]) / 2, 1e-4 * abs(got[0])
+    if abs(got[0] - got[1]) < near < abs(mean - got[0]):     # the first two differ by the module's own noise
+        warnings.warn(f'the loss of a step is {got[0]:.6g}, the mean of its halves {mean:.6g} (sums, counts, pairs or statistics of a batch): the mean '
+                      f"of {many} microbatches is trained; plan='1', flags=['--micro-batch', '{call.batch}'] has one")
+
 def train(module, dataset, cluster='local:1', plan=None, optimizer=None, epochs=1, loss=None, batch=None, folder=None, flags=(), check=True,
           progress=True):
     """Trains `module` and gives the losses, one per step; the module has the trained weights then.
@@ -77,6 +91,7 @@ def train(module, dataset, cluster='local:1', plan=None, optimizer=None, epochs=
                 *(['--plan', plan] if plan else []), *program.write_data(Call(module, cols, loss).tensors, tmp), *more]
         model = export(module, first, os.path.join(tmp, 'model.onnx'), loss=loss, check=False)
         program.written(model, folder, more)        # it looks at all of the data before anything is built
+        coupled(Call(module, first, loss), folder)
         if check:
             compare(Call(module, first, loss), model)
         losses = program.run(folder, epochs * (count // batch), progress)
