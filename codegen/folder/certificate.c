@@ -222,15 +222,17 @@ static void write_values(Listing *l, Buf *out)
 		const Value *v = x->v;
 		buf_printf(out, "%s\n   [%s, ", comma, quoted_json(l->b->a, v->name));
 		comma = ",";
+		const char *type = str_type(l->b->a, &v->type);
 		if (v->kind == VAL_PARAM)
-			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"always\", \"always\"]",
+			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"always\", \"always\", \"%s\"]",
 				v->param->kind == PARAM_STATE ? "state" : "params",
 				param_at(l->s, v) -
 					l->s->at[v->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS],
-				type_bytes(&v->type));
+				type_bytes(&v->type), type);
 		else
-			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"%s\", \"%s\"]", region_word[v->region],
-				v->offset, type_bytes(&v->type), moment_text(l, x->first), moment_text(l, x->last));
+			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"%s\", \"%s\", \"%s\"]",
+				region_word[v->region], v->offset, type_bytes(&v->type), moment_text(l, x->first),
+				moment_text(l, x->last), type);
 	}
 	buf_puts(out, "]\n");
 }
@@ -315,9 +317,11 @@ bool emit_certificate(Build *b)
 
 	buf_printf(&out,
 		"{\"certificate\": 1, \"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",\n"
-		"\"microbatches\": %d, \"flushed\": %s, \"rule\": \"%s\", \"late\": %d, \"reproducible\": %s,\n",
+		"\"microbatches\": %d, \"flushed\": %s, \"rule\": \"%s\", \"late\": %d, \"each\": %s, "
+		"\"reproducible\": %s,\n",
 		quoted_json(b->a, m->name), plan_text(b), s->name, b->hash, s->nmicro, s->async ? "false" : "true",
-		rule[s->rule], s->late, b->t && b->t->loop.reproducible ? "true" : "false");
+		rule[s->rule], s->late, schedule_each(m) ? "true" : "false",
+		b->t && b->t->loop.reproducible ? "true" : "false");
 	write_order(b, &out);
 	write_messages(b, &out);
 	buf_puts(&out, "\"stages\": [\n");

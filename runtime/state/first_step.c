@@ -13,9 +13,7 @@ void rt_first_open(const pd_program *p, const char *dir)
 {
 	char path[4096];
 
-	if (rt_member) /* the first of a tensor group tells what all have, and the whole of their parts */
-		return;
-	snprintf(path, sizeof path, "%s/rank%d", dir, p->rank);
+	snprintf(path, sizeof path, rt_member ? "%s/rank%d.%d" : "%s/rank%d", dir, p->rank, rt_member);
 	file = fopen(path, "wb");
 	if (!file)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
@@ -54,6 +52,7 @@ void rt_first_norm(double norm)
 		tell((first_record){ .kind = FIRST_NORM, .mb = -1, .size = 8, .n = 1 }, "norm", &norm);
 }
 
+/* The first of a tensor group tells the whole of what its members have parts of. */
 static void tell_param(const pd_param *part, first_kind kind, const void *v)
 {
 	char *joined = part->blocks ? rt_tensor_whole(part, v, rt_param_bytes(part))
@@ -63,7 +62,7 @@ static void tell_param(const pd_param *part, first_kind kind, const void *v)
 	const int size = q->dtype == PD_F32 ? 4 : q->dtype == PD_F64 ? 8 : 0;
 	const int64_t n = size ? (int64_t)rt_param_bytes(q) / size : 0;
 
-	if (n > 0 && file && (joined || !part->part))
+	if (n > 0 && !rt_member && (joined || !part->part))
 		tell((first_record){ .kind = kind,
 			     .mb = -1,
 			     .size = size,
@@ -76,7 +75,7 @@ static void tell_param(const pd_param *part, first_kind kind, const void *v)
 /* What a rank neither owns nor updates may be older. */
 void rt_first_end(const pd_program *p, const char *arena)
 {
-	if (!file && !rt_member)
+	if (!file)
 		return;
 	for (int i = 0; i < p->nparams; i++) {
 		const void *sum = rt_gradient(i);
@@ -86,7 +85,7 @@ void rt_first_end(const pd_program *p, const char *arena)
 		if (sum || p->params[i].owner == p->rank || (p->params[i].part && rt_parts_mine(&p->params[i])))
 			tell_param(&p->params[i], FIRST_UPDATED, arena + p->params[i].offset);
 	}
-	if (file && fclose(file))
+	if (fclose(file))
 		rt_fail(RT_ERROR, "R406", "--first-step: %s", strerror(errno));
 	file = NULL;
 }

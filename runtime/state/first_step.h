@@ -1,5 +1,5 @@
-/* first_step.h: what a program tells of its first step (--first-step DIR): a file per rank, records one after another, each
- * followed by the name and the elements. */
+/* first_step.h: what a program tells of its first step (--first-step DIR): a file per rank, and per further member of its
+ * tensor group (rank0.1), records one after another, each followed by the name and the elements. */
 #ifndef FIRST_STEP_H
 #define FIRST_STEP_H
 

@@ -11,6 +11,11 @@ SERVED = [*PAIR, '--comm', 'ps', '--reproducible']
 CLIPPED = [*PAIR, '--reproducible', '--clip-norm', '0.1', '--optimizer', 'adam']
 DROPPED = [*TWO, '--dropout', 'as_exported']
 AGAIN = [*DROPPED, '--recompute', 'stage', '--schedule', 'gpipe']
+LENET, RESNET, TEXT, WORDS, UNET = (f'{m}/train_loss' for m in ('lenet', 'resnet18', 'gpt2_mini', 'lm_sampled', 'unet'))
+LONG = [*TWO, '--dim', 'ids:1=16', '--dim', 'labels:1=16']
+SHARED = ['--plan', '1x2']
+ZERO = [*PAIR, '--zero', '1', '--optimizer', 'adam']
+SECOND = '{ extern int rt_member; if (rt_member == 1%s) %s; } '      # what the second member of a tensor group does
 RELU = 'relu_512(k->m_l_0_Gemm_output_0, k->m_l_0_Gemm_output_0);'
 
 # name: model, flags, [(file, text, what takes its place)], what is said
@@ -62,8 +67,79 @@ FAULTS = {
                 r"'/dp.0/Dropout_output_0' of microbatch 1 differs first: .*node #\d+ '/dp.0/Dropout' Dropout, made by F1 on device 0 \(stage 0\)"),
     'recompute': (DROP, AGAIN, [('stage0/stage0.c', 're_l_0_Gemm_output_0, pd_sample(mb))', 're_l_0_Gemm_output_0, pd_sample(mb) + 1)')],
                   r"'d.l.0.weight' of microbatch 0 differs first: .*'/l.0/Gemm' Gemm, made by B0 on device 0 \(stage 0\)"),
+    # ---- other models, plans of tensor groups, divided optimizer state, servers of rows ----
+    'gradient of a convolution': (LENET, TWO,
+                                 [('stage0/stage0.c', 'pd_value("d.m.c1.weight"', 'if (mb == 1) g->m_c1_weight[149] *= 1.5f; pd_value("d.m.c1.weight"')],
+                                 r"'d.m.c1.weight' of microbatch 1 differs first: element 149 is .*; 1 of 150 .*'/m/c1/Conv' Conv, made by B1 on device 0 \(stage 0\)"),
+    'running mean': (RESNET, TWO,
+                    [('stage0/stage0.c', '\tmemcpy(R->m_bn1_running_var_rows', '\tR->m_bn1_running_mean_rows[mb * 8 + 2] += 1e-3f;\n\tmemcpy(R->m_bn1_running_var_rows')],
+                    r"the updated 'm.bn1.running_mean' differs first: element 2 is .*; 1 of 8 .*written by UPDATE on device 0 \(stage 0\)"),
+    'variance kept for the backward': (RESNET, TWO,
+                                      [('stage0/stage0.c', '\trelu_18432(k->', '\tk->m_bn1_BatchNormalization_output_0_2[5] *= 1.5f;\n\trelu_18432(k->')],
+                                      r"'d.m.bn1.weight' of microbatch 0 differs first: element 5 is .*; 1 of 8 .*'/m/bn1/BatchNormalization' BatchNormalization, made by B0 on device 0"),
+    'attention': (TEXT, LONG,
+                 [('stage0/stage0.c', 'k->m_h_0_Split_output_0, k->m_h_0_Split_output_1, k->m_h_0_Split_output_2);', 'k->m_h_0_Split_output_0, k->m_h_0_Split_output_1, k->m_h_0_Split_output_2); k->m_h_0_Reshape_3_output_0[50] += 1;')],
+                 r"'/m/h.0/Add_3_output_0' of microbatch 0 differs first: element 48 is .*; 48 of 3072 .*'/m/h.0/Add_3' Add, made by F0 on device 0"),
+    'embedding': (TEXT, LONG,
+                 [('stage0/stage0.c', 'pd_value("d.m.wte.weight.1"', 'if (mb == 3) g->m_wte_weight_1[337] += 1e-2f; pd_value("d.m.wte.weight.1"')],
+                 r"'d.m.wte.weight.1' of microbatch 3 differs first: element 337 is .*; 1 of 12288 .*'/m/wte/Gather' Gather, made by B3 on device 0"),
+    'layer normalisation': (TEXT, LONG,
+                           [('stage0/kernels.h', '\t\t\tdbias[i] += d[i];', '\t\t\tdbias[i] += r == 5 && i == 47 ? 0 : d[i];')],
+                           r"'d.m.h.1.ln_1.bias' of microbatch 0 differs first: element 47 is .*; 1 of 48 .*'/m/h.1/ln_1/Add_1' Add, made by B0 on device 0"),
+    'sum of a tensor group': (LENET, SHARED,
+                             [('runtime/tensor.c', 'add(first, k == rt_member ? y : with[k].recv, count, f64);', 'add(first, k == rt_member ? y : with[k].recv, count - 1, f64);')],
+                             r"the loss of microbatch 0 differs first: .*SoftmaxCrossEntropyLoss, made by F0 on device 0 \(stage 0\)"),
+    'gradient of a member': (LENET, SHARED,
+                            [('stage0/stage0.c', 'pd_value("d.m.c1.weight.mine"', SECOND % (' && mb == 2', 'd_m_c1_weight_mine[74] += 1') + 'pd_value("d.m.c1.weight.mine"')],
+                            r"the gradient of 'm.c1.weight' differs first: element 149 is .*; 1 of 150 .*'/m/c1/Conv' Conv, added over the microbatches on device 0"),
+    'gradient of a member by columns': (LENET, SHARED,
+                                       [('stage0/stage0.c', 'pd_value("d.m.f1.weight.mine"', SECOND % ('', 'd_m_f1_weight_mine[205] += 1') + 'pd_value("d.m.f1.weight.mine"')],
+                                       r"the gradient of 'm.f1.weight' differs first: element 605 is .*; 1 of 48000 .*'/m/f1/Gemm' Gemm, added over the microbatches on device 0"),
+    'loss of the second member': (LENET, SHARED,
+                                 [('stage0/stage0.c', 'pd_report(mb, loss[0], count[0]);', SECOND % (' && mb == 2', 'loss[0] += 1') + 'pd_report(mb, loss[0], count[0]);')],
+                                 r"the loss of microbatch 2 differs first: element 0 is .*; 1 of 2 .*SoftmaxCrossEntropyLoss, made by F2 on device 1 \(stage 0\)"),
+    'update of a member': (LENET, SHARED,
+                          [('stage0/stage0.c', 'pd_gradient(1, G->m_c1_bias);', SECOND % ('', 'P->m_c1_weight[3] += 1') + 'pd_gradient(1, G->m_c1_bias);')],
+                          r"the updated 'm.c1.weight' differs first: element 78 is .*; 1 of 150 .*'/m/c1/Conv' Conv, written by UPDATE on device 0"),
+    'one element of a part': (LENET, ZERO,
+                             [('stage0/stage0.c', '(int)pd_part_of(replica, 1200, 2400));', '(int)pd_part_of(replica, 1200, 2400) - replica);')],
+                             r"the updated 'm.c2.weight' differs first: element 2399 is .*; 1 of 2400 .*'/m/c2/Conv' Conv, written by UPDATE on device 0"),
+    'parts that are not told': (LENET, ZERO,
+                               [('stage0/stage0.c', 'pd_gather_parts(&replicas, P, weight_parts, 10,', 'pd_gather_parts(&replicas, P, weight_parts, 9,')],
+                               r"the updated 'm.f3.bias' differs first: element 0 is .*; 10 of 10 .*'/m/f3/Gemm' Gemm, written by UPDATE on device 1 \(stage 0\)"),
+    'parts that are not added': (LENET, ZERO,
+                                [('stage0/stage0.c', 'pd_scatter_start(&replicas, (float *)G, gradient_parts1, 5)', 'pd_scatter_start(&replicas, (float *)G, gradient_parts1, 4)')],
+                                r"the gradient of 'm.c1.bias' differs first: element 0 is .*; 6 of 6 .*'/m/c1/Conv' Conv, summed by SYNC \(AllReduce\) on device 0"),
+    'rows that are pushed': (WORDS, [*PAIR, '--comm', 'hybrid'],
+                            [('stage0/stage0.c', 'pd_value("d.m.out.weight.1"', 'd_m_out_weight_1[32 * k->neg[0] + 3] += 1; pd_value("d.m.out.weight.1"')],
+                            r"the gradient of 'm.out.weight' differs first: element \d+ is .*; 4 of 25600 .*'/m/out_1/Gather' Gather, summed by the server on device 2 \(server 1\)"),
+    'rows that the server adds': (WORDS, [*PAIR, '--comm', 'hybrid'],
+                                 [('runtime/sums.c', '\t\ta[i] += b[i];\n\treturn a;', '\t\ta[i] += b[i];\n\tstatic bool once;\n\tif (n == 32 && !once)\n\t\ta[11] += once = true;\n\treturn a;')],
+                                 r"the gradient of 'm.out.weight' differs first: element \d+ is .*; 1 of 25600 .*'/m/out_1/Gather' Gather, summed by the server on device 2 \(server 1\)"),
+    'a skip over stages': (UNET, ['--cluster', 'local:3', '--plan', '1-1-1', '--reproducible'],
+                          [('stage0/stage0.c', 'pd_wait_recv(4, slot); ', 'pd_wait_recv(4, slot); k->d_m_Relu_1_output_0_2[7] += 1;')],
+                          r"'d./m/Relu_1_output_0.2' of microbatch 0 differs first: element 7 is .*; 1 of 4096 .*'/m/Relu_1' Relu, received by B0 on device 0 \(stage 0\)"),
+    'second chunk of a device': (RESNET, ['--plan', '1-1-1-1', '--schedule', 'zbv', '--reproducible'],
+                                [('stage2/stage2.c', 'pd_wait_recv(7, slot);', 'pd_wait_recv(7, slot); if (mb == 1) k->d_m_layer3_layer3_1_Relu_1_output_0_2[1] += 1;')],
+                                r"'d./m/layer3/layer3.1/Relu_1_output_0.2' of microbatch 1 differs first: element 1 is .*; 1 of 1152 .*'/m/layer3/layer3.1/Relu_1' Relu, received by I1 on device 1 \(stage 2\)"),
+    'weight gradients later': (RESNET, ['--plan', '1-1-1-1', '--schedule', 'zbv', '--reproducible'],
+                              [('stage0/stage0.c', 'pd_value("d.m.conv1.weight"', 'if (mb == 3) g->m_conv1_weight[0] += 1; pd_value("d.m.conv1.weight"')],
+                              r"'d.m.conv1.weight' of microbatch 3 differs first: element 0 is .*; 1 of 1176 .*'/m/conv1/Conv' Conv, made by W3 on device 0 \(stage 0\)"),
+    'a slice': (TEXT, ['--cluster', 'local:3', '--plan', '1-2', '--replica-split', 'slice', '--reproducible', *LONG[3:]],
+               [('stage1/stage1.c', 'pd_wait_recv(0, entry); ', 'pd_wait_recv(0, entry); e->m_h_0_Add_output_0[100] += mb == 1;')],
+               r"'/m/h.0/Add_output_0' of microbatch 1 differs first: element 100 is .*; 1 of 1536 .*'/m/h.0/Add' Add, received by F1 on device 2 \(stage 1\)"),
+    'halving': (MLP, [*PAIR, '--allreduce', 'halving'],
+               [('runtime/allreduce.c', 'add(at + x.recv_at, staged, x.recv_n);', 'add(at + x.recv_at, staged, x.recv_n - (x.recv_n > 1));')],
+               r"the gradient of 'm.l.0.weight' differs first: element 54695 is .*; 1 of 100352 .*summed by SYNC \(AllReduce\) on device 0"),
+    'state of the optimizer': (MLP, [*PAIR, '--reproducible', '--optimizer', 'momentum', '--steps', '3'],
+                              [('stage0/stage0.c', 'pd_gradient(1, G->m_l_0_bias);', 'S->m_l_0_weight_mom[9] += 1; pd_gradient(1, G->m_l_0_bias);')],
+                              r"the updated 'm.l.0.weight:mom' differs first: element 9 is .*; 1 of 100352 .*written by UPDATE on device 0 \(stage 0\)"),
+    'weights of a microbatch ago': (MLP, ['--plan', '1-1', '--schedule', 'mp', '--global-batch', '4', '--steps', '4'],
+                                   [('stage1/stage1.c', 'pd_gradient(3, ', 'P->m_l_2_bias[3] += 1e-2f; pd_gradient(3, ')],
+                                   r"the updated 'm.l.2.bias' differs first: element 3 is .*; 1 of 10 .*'/m/l.2/Gemm' Gemm, written by UPDATE on device 1 \(stage 1\)"),
 }
-SHARE = ('message forward', 'lost gradient', 'backward kernel', 'tree', 'server', 'clip', 'recompute')     # what CTest takes
+SHARE = ('message forward', 'lost gradient', 'backward kernel', 'tree', 'server', 'clip', 'recompute', 'loss of the second member',
+         'one element of a part')     # what CTest takes
 
 
 def plant(folder, edits):
@@ -98,8 +174,8 @@ def check(pdcc, tmp, name, cc):
     at = os.path.join(tmp, re.sub(r'\W', '-', name))
     env = dict(os.environ, PATH=front(at + '-bin', edits) + ':' + os.environ['PATH'])
     models = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), 'models')
-    r = subprocess.run([pdcc, 'verify', f'{models}/{model}.onnx', '--cluster', 'local:2', *flags, '--micro-batch', '4', '--global-batch', '16',
-                        '--threads', '1', '--steps', '1', '--opt-level', '1', '--cc', cc, '-q', '-o', at], env=env, cwd=tmp, stdin=subprocess.DEVNULL,
+    r = subprocess.run([pdcc, 'verify', f'{models}/{model}.onnx', '--cluster', 'local:2', '--micro-batch', '4', '--global-batch', '16',
+                        '--threads', '1', '--steps', '1', '--opt-level', '1', '--cc', cc, '-q', '-o', at, *flags], env=env, cwd=tmp, stdin=subprocess.DEVNULL,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
     text = r.stdout.decode(errors='replace')
     shutil.rmtree(at, ignore_errors=True)

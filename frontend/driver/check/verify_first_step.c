@@ -41,7 +41,7 @@ void verify_tell(Compile *c)
 typedef struct Told {
 	first_record r;
 	const char *name, *data;
-	int rank;
+	int rank, member; /* which of its tensor group */
 	bool used;
 } Told;
 
@@ -50,16 +50,16 @@ typedef struct Tells {
 	int n, cap;
 } Tells;
 
-static bool read_rank(Compile *c, Tells *to, const char *dir, int rank)
+static bool read_rank(Compile *c, Tells *to, const char *dir, int rank, int member)
 {
-	const char *path = arena_printf(c->a, "%s/run/rank%d", dir, rank);
+	const char *path = arena_printf(c->a, member ? "%s/run/rank%d.%d" : "%s/run/rank%d", dir, rank, member);
 	size_t size, at = 0;
 	const char *text = file_read(path, &size);
 
 	if (!text)
 		return diag_error(c->d, NOLOC, 803, "%s is missing", path);
 	while (at + sizeof(first_record) <= size) {
-		Told t = { .rank = rank };
+		Told t = { .rank = rank, .member = member };
 
 		memcpy(&t.r, text + at, sizeof t.r);
 		at += sizeof t.r;
@@ -179,19 +179,27 @@ static const Stage *stage_of(const Module *m, int rank)
 	return s;
 }
 
+/* The value that a node of the stage makes, or gets. */
+static const Value *value_in(const Stage *s, const char *name, bool received)
+{
+	Graph *g[4];
+	const int n = stage_graphs(s, g);
+
+	for (int k = 0; k < n; k++)
+		for (const Node *x = g[k]->first; x; x = x->next)
+			for (int o = 0; (x->op == OP_Recv) == received && o < x->nout; o++)
+				if (x->out[o] && strcmp(x->out[o]->name, name) == 0)
+					return x->out[o];
+	return NULL;
+}
+
 static const Value *value_of(const Module *m, const char *name)
 {
-	for (int i = 0; i < m->nstage; i++) {
-		Graph *g[4];
-		const int n = stage_graphs(m->stage[i], g);
+	const Value *v = NULL;
 
-		for (int k = 0; k < n; k++)
-			for (const Node *x = g[k]->first; x; x = x->next)
-				for (int o = 0; x->op != OP_Recv && o < x->nout; o++)
-					if (x->out[o] && strcmp(x->out[o]->name, name) == 0)
-						return x->out[o];
-	}
-	return NULL;
+	for (int i = 0; i < m->nstage && !v; i++)
+		v = value_in(m->stage[i], name, false);
+	return v;
 }
 
 static const Value *param_of(const Module *m, const char *name)
@@ -205,6 +213,31 @@ static const Value *param_of(const Module *m, const char *name)
 	return NULL;
 }
 
+static bool has_param(const Stage *s, const Value *v)
+{
+	for (int i = 0; i < s->nparam; i++)
+		if (s->param[i] == v)
+			return true;
+	return false;
+}
+
+/* Which of the stages of its device it belongs to. */
+static const Stage *home_of(const Step *s, const Told *t)
+{
+	const Module *m = s->c->m;
+	const Value *param = t->r.kind >= FIRST_GRADIENT ? param_of(m, t->name) : NULL;
+	const char *name = t->r.kind == FIRST_LOSS ? m->loss->name : t->name;
+
+	for (int i = 0; i < m->nstage; i++) {
+		const Stage *x = m->stage[i];
+
+		if (x->rank <= t->rank && t->rank < x->rank + x->replicas &&
+			(param ? has_param(x, param) : value_in(x, name, t->r.kind == FIRST_RECEIVED) != NULL))
+			return x;
+	}
+	return stage_of(m, t->rank);
+}
+
 /* "node #2 '/m/Relu' Relu": what made the tensor; of a parameter, what made its gradient. */
 static const char *origin(const Step *s, const Told *t)
 {
@@ -213,8 +246,12 @@ static const char *origin(const Step *s, const Told *t)
 	                 : t->r.kind < FIRST_GRADIENT ? value_of(m, t->name)
 	                                              : param_of(m, t->name);
 
-	if (v && t->r.kind >= FIRST_GRADIENT)
-		v = value_of(m, arena_printf(s->c->a, "d.%s", v->name));
+	if (v && t->r.kind >= FIRST_GRADIENT) {
+		const char *d = arena_printf(s->c->a, "d.%s", v->name);
+		const Value *whole = value_of(m, d);
+
+		v = whole ? whole : value_of(m, arena_printf(s->c->a, "%s.mine", d)); /* a part of it (passes/shard) */
+	}
 	const Loc *l = v && v->def ? &v->def->loc : NULL;
 	if (!l || l->node < 0)
 		return "";
@@ -261,13 +298,15 @@ static const char *called(const Step *s, const Told *t)
 
 static bool report(const Step *s, const Told *x, const Wrong *w)
 {
-	const Stage *stage = stage_of(s->c->m, x->rank);
+	const Stage *stage = home_of(s, x);
+	const int group = s->c->m->tensor > 1 ? s->c->m->tensor : 1;
 
 	return diag_error(s->c->d, NOLOC, 805,
 		"step 0: %s differs first: element %lld is %.9g, on one device %.9g; %lld of %lld differ, by %.3g at most; %s%s "
 		"device %d (%s %d)",
 		called(s, x), (long long)w->first, w->ours, w->theirs, (long long)w->n, (long long)x->r.n, w->far,
-		origin(s, x), action_of(s, x), x->rank, stage->server ? "server" : "stage", stage->id);
+		origin(s, x), action_of(s, x), x->rank * group + x->member, stage->server ? "server" : "stage",
+		stage->id);
 }
 
 /* ---- in order ---- */
@@ -284,18 +323,20 @@ static bool same_tensor(const Told *x, const Told *y)
 static bool agrees(const Step *s, const Told *y)
 {
 	const double slack = slack_of(s, y);
+	const Told *last = NULL;
 
 	for (int received = 0; received < 2; received++)
 		for (int i = 0; i < s->many.n; i++) {
 			Told *x = &s->many.v[i];
 			if (x->used || (x->r.kind == FIRST_RECEIVED) != received || !same_tensor(x, y))
 				continue;
+			if (y->r.kind == FIRST_LOSS && last && (x->rank != last->rank || x->member == last->member))
+				continue; /* a microbatch may have several: one of each member */
 			const Wrong w = differ(s, x, y, gradient_of(s, y), slack);
 			x->used = true;
+			last = x;
 			if (w.n)
 				return report(s, x, &w);
-			if (y->r.kind == FIRST_LOSS)
-				return true; /* a microbatch may have several */
 		}
 	return true;
 }
@@ -327,9 +368,10 @@ bool verify_first_step(Compile *c, const char *many, const char *one, bool exact
 		ranks = end > ranks ? end : ranks;
 	}
 	for (int r = 0; r < ranks; r++)
-		if (!read_rank(c, &s.many, many, r))
-			return false;
-	if (!read_rank(c, &s.one, one, 0))
+		for (int k = 0; k < (c->m->tensor > 1 ? c->m->tensor : 1); k++)
+			if (!read_rank(c, &s.many, many, r, k))
+				return false;
+	if (!read_rank(c, &s.one, one, 0, 0))
 		return false;
 	for (int i = 0; i < s.one.n; i++)
 		if (s.one.v[i].r.kind == FIRST_GRADIENT)
