@@ -151,17 +151,24 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, flops);
 }
 
+/* The first number of a value. */
+static int first_number(const Prog *p, const Value *x)
+{
+	int v = 0;
+
+	while (p->val[v] != x && v < p->nin + p->n - 1)
+		v++;
+	return v;
+}
+
 /* Constants that are literals are read in place, everything else has a local of its number. */
 static const char *step_text(Arena *a, const Prog *p, const Node *step)
 {
 	const char *operand[MAXIN];
 
-	for (int i = 0; i < step->nin; i++) {
-		int v = 0;
-		while (p->val[v] != step->in[i] && v < p->nin + p->n - 1)
-			v++;
-		operand[i] = ew_literal(step, i) ? ew_literal_text(a, step, i) : arena_printf(a, "v%d", v);
-	}
+	for (int i = 0; i < step->nin; i++)
+		operand[i] = ew_literal(step, i) ? ew_literal_text(a, step, i)
+		                                 : arena_printf(a, "v%d", first_number(p, step->in[i]));
 	return ew_text(a, step, operand);
 }
 
@@ -172,11 +179,15 @@ static const char *body(
 	const char *text = "";
 	int op = n->nout;
 
-	for (int i = 0; i < p->nin; i++)
-		if (!ew_literal(n, i))
+	for (int i = 0; i < p->nin; i++) {
+		if (ew_literal(n, i))
+			continue;
+		const char *ref = ref_of(a, s, op++);
+
+		if (first_number(p, p->val[i]) == i) /* one operand twice is read once */
 			text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text,
-				dtype_c(dtype_math(n->in[i]->type.dtype)), i,
-				ew_load(a, n->in[i]->type.dtype, ref_of(a, s, op++)));
+				dtype_c(dtype_math(n->in[i]->type.dtype)), i, ew_load(a, n->in[i]->type.dtype, ref));
+	}
 	for (int k = 0; k < p->n; k++) { /* rounded as it would be in memory: the same bits however nodes are fused */
 		const DType t = p->step[k].out[0]->type.dtype;
 		text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(t)), p->nin + k,
