@@ -126,7 +126,8 @@ void rt_find_root(rt_options *o, const char *argv0);
 const char *rt_in_root(const rt_options *o, const char *path); /* a file of the build folder; in static memory */
 void rt_results_find(
 	const pd_program *p, rt_options *o); /* where results of this run lie: o->out and what lies in it */
-void rt_results_open(const rt_options *o);   /* of rank 0: that folder, and run/latest */
+void rt_results_take(const pd_program *p, rt_options *o); /* of rank 0: the next run-N, where nobody named one */
+void rt_results_open(const rt_options *o);                /* of rank 0: that folder, and run/latest */
 
 /* ---- tensor.c: tensor groups. A rank of the plan is `tensor` processes, its members, one beside the other: the tasks of
  * MPI are rank * tensor + member. Peers world + k are the members k of this rank ---- */

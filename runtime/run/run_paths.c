@@ -2,9 +2,10 @@
  *
  * What the plan names (data, initial weights, checkpoints) lies in the build folder, wherever the programs are started from;
  * what an option names lies where they were started, under the path as it was typed. Results and metrics that the plan names
- * lie in run/NAME of the build folder, which pdrun numbers where nobody names it, in run/ where a program is started without.
+ * lie in run/NAME of the build folder. Where nobody names it, pdrun numbers it, and rank 0 does where there is no pdrun.
  * PD_BASE=DIR puts what a run writes into another build folder: a plan that stands in for a larger one goes on there. */
 #include "rt.h"
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -70,7 +71,14 @@ static void in_folder(const rt_options *o, const char **path, const char *planne
 		*path = joined(o->out, *path);
 }
 
-static bool in_run; /* results lie in run/ itself */
+static void metrics_in_folder(const pd_program *p, rt_options *o)
+{
+	in_folder(o, &o->jsonl, p->metrics.jsonl);
+	in_folder(o, &o->csv, p->metrics.csv);
+	in_folder(o, &o->tensorboard, p->metrics.tensorboard);
+}
+
+static bool unnamed; /* rank 0 numbers the folder */
 
 void rt_results_find(const pd_program *p, rt_options *o)
 {
@@ -79,14 +87,47 @@ void rt_results_find(const pd_program *p, rt_options *o)
 	if (o->name && o->out)
 		rt_fail(RT_USAGE, "R001", "--out %s and --name %s are two folders of results; name one", o->out,
 			o->name);
-	in_run = !o->out && !o->name;
+	unnamed = !o->out && !o->name;
 	if (!o->out)
 		o->out = result(o, o->name ? joined("run", o->name) : "run");
 	if (o->ckpt == p->ckpt.dir)
 		o->ckpt = result(o, o->ckpt);
-	in_folder(o, &o->jsonl, p->metrics.jsonl);
-	in_folder(o, &o->csv, p->metrics.csv);
-	in_folder(o, &o->tensorboard, p->metrics.tensorboard);
+	if (!unnamed)
+		metrics_in_folder(p, o);
+}
+
+/* Behind the largest number that a run has had. */
+static int next_number(const char *runs)
+{
+	int most = 0, n, length;
+	DIR *d = opendir(runs);
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (sscanf(e->d_name, "run-%9d%n", &n, &length) == 1 && !e->d_name[length] && n > most)
+			most = n;
+	if (d)
+		closedir(d);
+	return most + 1;
+}
+
+void rt_results_take(const pd_program *p, rt_options *o)
+{
+	const char *runs = o->out;
+	char *name = rt_alloc(32);
+
+	if (!unnamed)
+		return;
+	mkdir(runs, 0777); /* what is wrong with it, the next one says */
+	for (int n = next_number(runs);; n++) {
+		snprintf(name, 32, "run-%d", n);
+		o->out = joined(runs, name);
+		if (mkdir(o->out, 0777) == 0)
+			break;
+		if (errno != EEXIST) /* two that begin at once have two */
+			rt_fail(RT_ERROR, "R406", "%s: %s", o->out, strerror(errno));
+	}
+	o->name = name;
+	metrics_in_folder(p, o);
 }
 
 /* run/latest, a relative link beside the folder. Where there can be no link nobody is told: it is for those who look. */
@@ -102,21 +143,18 @@ static void point_latest(const rt_options *o)
 		unlink(made);
 }
 
-/* Files of the newest run have links in run/ itself, where they were before runs had names: scripts go on to find them. Files
- * that a program without pdrun has written there are left; it takes the links away before it writes (keep false). */
-static void link_files(const char *run, bool keep)
+/* Files of the newest run have links in run/ itself, where they were before runs had names: scripts go on to find them. */
+static void link_files(const char *run)
 {
-	static const char *const name[] = { "losses.txt", "summary.json", "trained.safetensors", "state.safetensors",
-		"model.onnx" };
+	static const char *const name[] = { "losses.txt", "eval.txt", "summary.json", "trained.safetensors",
+		"state.safetensors", "model.onnx" };
 
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
 		char path[PATH_MAX + 64], to[64];
 		struct stat st;
 		snprintf(path, sizeof path, "%s/%s", run, name[i]);
 		snprintf(to, sizeof to, "latest/%s", name[i]);
-		if (!keep && !lstat(path, &st) && S_ISLNK(st.st_mode))
-			unlink(path);
-		if (keep && lstat(path, &st) && symlink(to, path))
+		if (lstat(path, &st) && symlink(to, path))
 			return; /* no links there */
 	}
 }
@@ -134,11 +172,8 @@ void rt_results_open(const rt_options *o)
 	if (o->name && !rt_launched() && !o->resume && access(path, F_OK) == 0)
 		rt_fail(RT_USAGE, "R001",
 			"%s has results of an earlier run: give another --name, or --resume to go on there", o->out);
-	if (o->name)
-		point_latest(o);
-	snprintf(path, sizeof path, "%s/latest", o->out);
-	if (in_run)
-		unlink(path); /* what it points to is not the newest any more */
-	if (o->name || in_run)
-		link_files(run, !in_run);
+	if (!o->name)
+		return;
+	point_latest(o);
+	link_files(run);
 }

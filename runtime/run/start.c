@@ -520,6 +520,8 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	announce(p, o);
 	if (o->dry_run)
 		return false;
+	if (rt_leads(p))
+		rt_results_take(p, o);
 	rt_watch_open(p, o, last_step);
 	run.first = rt_step;
 	run.begin = rt_now();

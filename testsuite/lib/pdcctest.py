@@ -97,8 +97,9 @@ def make(folder, cflags='-O1', extra=()):
 
 
 def start(folder, args, timeout=300):
-    """Runs all devices of an emitted folder."""
-    return check('run', *run(['sh', 'run.sh', *args], cwd=folder, timeout=timeout))
+    """Runs all devices of an emitted folder; results are in run/ itself, where no argument names another folder."""
+    where = [] if any(str(a).split('=')[0] in ('--out', '--name') for a in args) else ['--out', 'run']
+    return check('run', *run(['sh', 'run.sh', *where, *args], cwd=folder, timeout=timeout))
 
 
 def delaying(tmp, tsan=False, how='delays'):
@@ -115,7 +116,7 @@ def delaying(tmp, tsan=False, how='delays'):
 
 
 def results(folder):
-    """Where the newest run has left its results: a folder of its own under pdrun, run/ itself without."""
+    """Where the newest run has left its results: a folder of its own, or run/ itself by --out (start)."""
     latest = os.path.join(folder, 'run', 'latest')
     return latest if os.path.exists(latest) else os.path.join(folder, 'run')
 
