@@ -71,7 +71,7 @@
 	}
 
 	// What can be clicked, in order of the document, and what has the focus now: its place in that list.
-	const stops = () => [...document.querySelectorAll('a[href], button, summary, [tabindex="0"]')]
+	const stops = () => [...document.querySelectorAll('a[href], button, input, summary, [tabindex="0"]')]
 		.filter(el => el.getClientRects().length && el.checkVisibility());
 	function focused() {
 		const el = document.activeElement, style = getComputedStyle(el);
