@@ -22,10 +22,11 @@ SVG = '{http://www.w3.org/2000/svg}'
 def said(pdcc, args, tmp):
     """Exit status and text, with folders by their names."""
     places = {'MODELS': MODELS, 'HERE': HERE, 'TMP': tmp}
-    for name, path in places.items():
-        args = args.replace(name, path)
+    words = shlex.split(args)
+    for name, path in places.items():       # which may hold blanks
+        words = [w.replace(name, path) for w in words]
     env = {k: v for k, v in os.environ.items() if k != 'PDCC_FLAGS'}
-    p = subprocess.run([os.path.abspath(pdcc), *shlex.split(args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    p = subprocess.run([os.path.abspath(pdcc), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                        stdin=subprocess.DEVNULL, timeout=60, env=env)
     text = (p.stdout + p.stderr).decode(errors='replace')
     for name, path in places.items():
