@@ -104,12 +104,13 @@ static const WordCommand *word_command(const char *name)
 /* pdcc help [COMMAND]; a command that has its own help is asked for it. */
 static int help_main(int argc, char **argv, Diag *d)
 {
+	const bool itself = argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"));
 	const WordCommand *own = argc ? word_command(argv[0]) : NULL;
 	char *ask[] = { (char[]){ "--help" }, NULL };
 
 	if (argc == 0)
 		commands_help(stdout);
-	else if (!command_help(stdout, argv[0])) {
+	else if (!command_help(stdout, itself ? "help" : argv[0])) {
 		if (own)
 			return own->run(1, ask, d);
 		command_unknown(argv[0], d);
@@ -210,9 +211,12 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 		return EXIT_USAGE;
 	}
 	if (o.nargs != 1 && command->run != doctor_main) {
-		diag_error(d, NOLOC, 1,
-			o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
-			o.nargs, o.nargs ? o.args[0] : "", o.nargs > 1 ? o.args[1] : "");
+		if (o.nargs)
+			diag_error(d, NOLOC, 1, "one model at a time, not %d: '%s' and '%s'", o.nargs, o.args[0],
+				o.args[1]);
+		else
+			diag_error(d, NOLOC, 1, "no model is named; pdcc help %s shows how",
+				*command->name ? command->name : "compile");
 		return EXIT_USAGE;
 	}
 	Compile c = { .a = a, .scratch = scratch, .d = d, .o = &o, .model = o.args[0], .argc = argc, .argv = argv };

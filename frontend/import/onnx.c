@@ -249,11 +249,13 @@ static Module *import_at(
 		diag_note(d, FILELOC(path), "--init random:1 draws initial weights instead");
 	if (g->n_sparse_initializer)
 		diag_error(d, FILELOC(path), 202, "sparse initializers are not supported");
-	for (size_t i = 0; i < g->n_input; i++)
-		if (!g->input[i]->name || !onnx_is_initializer(g, g->input[i]->name))
-			onnx_input(im, g->input[i]);
+	const int before = d->errors;
 	for (int i = 0; i < o->nbind && !o->keep_eval; i++)
 		onnx_check_binding(im, g, &o->bind[i]);
+	const bool bound = d->errors == before; /* else what an input lacks may be a word misspelt */
+	for (size_t i = 0; i < g->n_input && bound; i++)
+		if (!g->input[i]->name || !onnx_is_initializer(g, g->input[i]->name))
+			onnx_input(im, g->input[i]);
 	if (d->errors > errors)
 		return NULL;
 	for (size_t i = 0; i < g->n_node; i++) {

@@ -13,15 +13,17 @@ typedef struct DeviceType {
 	int cores;
 	int64_t memory;
 	double flops, mem_bandwidth, half;
+	bool used;
+	const YNode *at;
 } DeviceType;
 
 static const DeviceType builtin[] = {
-	{ "cpu", false, 0, 0, 0, 0, 0 },
-	{ "gpu", true, 0, 0, 0, 0, 0 },
-	{ "h200", true, 0, 141000000000, 67e12, 4.8e12, 989e12 },
-	{ "h100", true, 0, 80000000000, 67e12, 3.35e12, 989e12 },
-	{ "a100", true, 0, 80000000000, 19.5e12, 2.0e12, 312e12 },
-	{ "v100", true, 0, 16000000000, 15.7e12, 0.9e12, 125e12 },
+	{ "cpu", false, 0, 0, 0, 0, 0, false, NULL },
+	{ "gpu", true, 0, 0, 0, 0, 0, false, NULL },
+	{ "h200", true, 0, 141000000000, 67e12, 4.8e12, 989e12, false, NULL },
+	{ "h100", true, 0, 80000000000, 67e12, 3.35e12, 989e12, false, NULL },
+	{ "a100", true, 0, 80000000000, 19.5e12, 2.0e12, 312e12, false, NULL },
+	{ "v100", true, 0, 16000000000, 15.7e12, 0.9e12, 125e12, false, NULL },
 };
 
 typedef struct Read {
@@ -88,6 +90,7 @@ static void device_types(Yaml *y, const YNode *v, void *to)
 	for (int i = 0; i < n; i++) {
 		DeviceType t = { .name = name[i] };
 
+		t.at = value[i];
 		yaml_map(y, value[i], arena_printf(y->a, "device_types.%s", name[i]), type_keys, COUNT(type_keys), &t);
 		PUSH(y->a, r->type, r->ntype, r->captype) = t;
 	}
@@ -99,8 +102,10 @@ static const DeviceType *find_type(Read *r, Yaml *y, const YNode *at, const char
 	int n = 0;
 
 	for (int i = 0; i < r->ntype; i++) {
-		if (strcmp(r->type[i].name, name) == 0)
+		if (strcmp(r->type[i].name, name) == 0) {
+			r->type[i].used = true;
 			return &r->type[i];
+		}
 		if (n < 64)
 			known[n++] = r->type[i].name;
 	}
@@ -552,6 +557,20 @@ static const YKey top_keys[] = {
 	{ "placement", placement },
 };
 
+/* What is said of a type holds for no device then. */
+static void unused_types(const Read *r, Yaml *y)
+{
+	for (int i = 0; i < r->ntype; i++)
+		if (!r->type[i].used)
+			diag_warn(y->d,
+				TEXTLOC(y->file, (int)r->type[i].at->start_mark.line + 1,
+					(int)r->type[i].at->start_mark.column + 1),
+				"device-types",
+				"no device is of type '%s'; name it where devices are: nodes: [{host: localhost, devices: "
+				"{type: %s, count: 4}}]",
+				r->type[i].name, r->type[i].name);
+}
+
 /* device_types come first whatever their place in the file. */
 static void read_top(Read *r, Yaml *y)
 {
@@ -568,6 +587,8 @@ static void read_top(Read *r, Yaml *y)
 	bool ok = y->ok;
 	yaml_map(y, root, "the cluster file", top_keys, COUNT(top_keys), r);
 	r->ntype = types;
+	if (ok && y->ok)
+		unused_types(r, y);
 	if (ok && y->ok && r->links)
 		links(r, r->links);
 	if (ok && y->ok && r->placement)

@@ -185,6 +185,8 @@ static bool like_host(const char *s)
 /* `a:4,b:4` */
 static bool host_list(List *l, const char *s)
 {
+	static const char *const here = "local";
+
 	while (*s) {
 		const size_t n = strcspn(s, ":,");
 		const char *name = arena_strn(l->a, s, n);
@@ -201,6 +203,10 @@ static bool host_list(List *l, const char *s)
 		if (*s && *s != ',')
 			return fault(l, "a host list is HOST:SLOTS,HOST:SLOTS; found", s);
 		s += *s == ',';
+		if (!*s && l->c->nhost == 0 && diag_nearest(name, &here, 1))
+			diag_note(l->d, NOLOC,
+				"'%s' is taken for a host of this name; devices of this machine are local:%d", name,
+				slots);
 		if (!add_slots(l, name, slots))
 			return false;
 	}

@@ -76,7 +76,13 @@ static int kind_called(Arena *a, const char *what, const char *s, SettingSet set
 	const int k = setting_value(set, s);
 	const char *near = k < 0 ? diag_nearest(s, w.word, w.n) : NULL;
 
-	if (near)
+	const size_t n = strcspn(s, ",( =");
+
+	if (k < 0 && s[n] && n && setting_value(set, arena_strn(a, s, n)) >= 0)
+		diag_error(d, NOLOC, 5,
+			"no %s is called '%s'; settings stand behind a colon, as %.*s:name=value,name=value", what, s,
+			(int)n, s);
+	else if (near)
 		diag_error(d, NOLOC, 5, "no %s is called '%s'; did you mean '%s'?", what, s, near);
 	else if (k < 0)
 		diag_error(d, NOLOC, 5, "no %s is called '%s'; there are %s", what, s, setting_list(a, set, ", "));

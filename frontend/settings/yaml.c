@@ -184,6 +184,31 @@ static const char *shown(Yaml *y, const char *s)
 	return s[n] ? arena_printf(y->a, "%.*s...", (int)n, s) : s;
 }
 
+/* What people look for at the top and what stands one level below; NULL: nothing of this name, or not below these keys. */
+static const char *one_below(const char *word, const char *const *names, int n)
+{
+	static const char *const below[][3] = {
+		{ "learning_rate", "optimizer", "optimizer: {lr: ...}" },
+		{ "lr", "optimizer", "optimizer: {lr: ...}" },
+		{ "momentum", "optimizer", "optimizer: {kind: momentum, momentum: ...}" },
+		{ "weight_decay", "optimizer", "optimizer: {weight_decay: ...}" },
+		{ "betas", "optimizer", "optimizer: {betas: ...}" },
+		{ "scheduler", "lr_schedule", "lr_schedule: {kind: ...}" },
+		{ "micro_batch", "batch", "batch: {micro: ...}" },
+		{ "global_batch", "batch", "batch: {global: ...}" },
+		{ "batch_size", "batch", "batch: {global: ...}" },
+		{ "save_every", "checkpoint", "checkpoint: {every: ...}" },
+		{ "bandwidth", "network", "network: {bandwidth: ...}" },
+		{ "memory", "device_types", "device_types: {NAME: {memory: ...}}" },
+	};
+
+	for (size_t k = 0; k < sizeof below / sizeof *below; k++)
+		for (int i = 0; i < n && strcmp(below[k][0], word) == 0; i++)
+			if (strcmp(below[k][1], names[i]) == 0)
+				return below[k][2];
+	return NULL;
+}
+
 static void unknown_key(Yaml *y, const YNode *k, const char *what, const YKey *keys, int nkeys)
 {
 	const char *names[64];
@@ -191,7 +216,10 @@ static void unknown_key(Yaml *y, const YNode *k, const char *what, const YKey *k
 	for (int i = 0; i < nkeys && i < 64; i++)
 		names[i] = keys[i].name;
 	const char *near = diag_nearest(scalar(k), names, nkeys < 64 ? nkeys : 64);
-	if (near)
+	const char *below = one_below(scalar(k), names, nkeys < 64 ? nkeys : 64);
+	if (below)
+		yaml_error(y, k, "unknown key '%s' in %s; write %s", scalar(k), what, below);
+	else if (near)
 		yaml_error(y, k, "unknown key '%s' in %s; did you mean '%s'?", scalar(k), what, near);
 	else {
 		Buf b = { 0 };
@@ -354,7 +382,7 @@ double yaml_real(Yaml *y, const YNode *n, const char *what, double lo, double hi
 		return lo;
 	}
 	if (v < lo || v > hi) {
-		yaml_error(y, n, "%s is %g; it must lie in %g..%g", what, v, lo, hi);
+		yaml_error(y, n, "%s is %.15g; it must lie in %.15g..%.15g", what, v, lo, hi);
 		return lo;
 	}
 	return v;

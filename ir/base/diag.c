@@ -1,5 +1,6 @@
 /* Diagnostics in gcc's form, and the end of the program on our own faults. */
 #include "diag.h"
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -199,7 +200,7 @@ void diag_note(Diag *d, Loc loc, const char *fmt, ...)
 
 enum { LONGEST_WORD = 63 };
 
-/* Edits (insert, delete, replace, swap of neighbours) that turn a into b. */
+/* Edits (insert, delete, replace, swap of neighbours) that turn a into b, in letters of any size. */
 static int distance(const char *a, const char *b)
 {
 	int n = (int)strlen(a), m = (int)strlen(b), row[3][LONGEST_WORD + 1];
@@ -215,7 +216,7 @@ static int distance(const char *a, const char *b)
 				cur[j] = j;
 				continue;
 			}
-			int d = up[j - 1] + (a[i - 1] != b[j - 1]);
+			int d = up[j - 1] + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
 			if (up[j] + 1 < d)
 				d = up[j] + 1;
 			if (cur[j - 1] + 1 < d)
@@ -239,6 +240,9 @@ static const char *const called[][2] = {
 	{ "cross_entropy", "softmax_ce" },
 	{ "CrossEntropyLoss", "softmax_ce" },
 	{ "crossentropy", "softmax_ce" },
+	{ "cross-entropy", "softmax_ce" },
+	{ "softmax", "softmax_ce" },
+	{ "hosts", "nodes" },
 	{ "mse_loss", "mse" },
 	{ "MSELoss", "mse" },
 	{ "float16", "fp16" },
@@ -251,6 +255,30 @@ static const char *const called[][2] = {
 	{ "max_epochs", "epochs" },
 	{ "max-epochs", "epochs" },
 	{ "scheduler", "lr-schedule" },
+	{ "gpus", "cluster" },
+	{ "num-gpus", "cluster" },
+	{ "devices", "cluster" },
+	{ "nproc-per-node", "cluster" },
+	{ "nproc_per_node", "cluster" },
+	{ "nnodes", "cluster" },
+	{ "world-size", "cluster" },
+	{ "device", "target" },
+	{ "accelerator", "target" },
+	{ "precision", "amp" },
+	{ "mixed-precision", "amp" },
+	{ "gradient-accumulation-steps", "microbatches" },
+	{ "accumulate-grad-batches", "microbatches" },
+	{ "weight-decay", "optimizer" },
+	{ "momentum", "optimizer" },
+	{ "dataset", "data" },
+	{ "activation-checkpointing", "recompute" },
+	{ "gradient-checkpointing", "recompute" },
+	{ "train", "run" },
+	{ "fit", "run" },
+	{ "build", "compile" },
+	{ "show", "inspect" },
+	{ "info", "inspect" },
+	{ "summary", "inspect" },
 	{ "grad-clip", "clip-norm" },
 	{ "max_grad_norm", "clip_norm" },
 	{ "max-grad-norm", "clip-norm" },

@@ -270,7 +270,7 @@ static bool options_ok(const DappleOptions *o, Diag *d)
 {
 	if (!(o->profiled > 0) || !(o->least >= 1) || !(o->batch >= o->least) || o->batch > 1e9)
 		return diag_error(d, NOLOC, 441,
-			"batch sizes: profiled %g, global %g, least per device %g; they are positive, the global "
+			"batch sizes: profiled %.15g, global %.15g, least per device %.15g; they are positive, the global "
 			"one is at least the least and at most 1e9",
 			o->profiled, o->batch, o->least);
 	return true;

@@ -185,7 +185,7 @@ bool job_usable(const DappleProfile *p, const DappleCluster *c, const DappleOpti
 	if (!(o->profiled > 0) || !(o->least > 0) || !(o->batch >= o->least) || o->batch > 1e9 ||
 		o->microbatches > o->batch)
 		return diag_error(d, NOLOC, 441,
-			"batch sizes: profiled %g, global %g, least per device %g, %d microbatches; they are "
+			"batch sizes: profiled %.15g, global %.15g, least per device %.15g, %d microbatches; they are "
 			"positive, the global one is the largest, at most 1e9",
 			o->profiled, o->batch, o->least, o->microbatches);
 	return true;
@@ -195,7 +195,7 @@ static void no_plan(const Job *j, Diag *d)
 {
 	if (isfinite(j->needed))
 		diag_error(d, NOLOC, 442,
-			"no plan fits: %.6g bytes per device are the limit, the smallest peak of a plan is %.6g bytes",
+			"no plan fits: %.15g bytes per device are the limit, the smallest peak of a plan is %.15g bytes",
 			j->c->memory, j->needed);
 	else
 		diag_error(d, NOLOC, 442,

@@ -14,7 +14,7 @@ bool dapple_cluster_check(const DappleCluster *c, Diag *d)
 				s, c->end[s], last, DAPPLE_DEVICES);
 	if (!(c->p2p > 0 && c->nccl > 0 && c->nvlink > 0) || c->memory < 0)
 		return diag_error(d, NOLOC, 441,
-			"bandwidths %g, %g, %g and memory %g: the first three must be positive, memory not "
+			"bandwidths %.15g, %.15g, %.15g and memory %.15g: the first three must be positive, memory not "
 			"negative",
 			c->p2p, c->nccl, c->nvlink, c->memory);
 	return true;

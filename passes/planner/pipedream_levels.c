@@ -34,7 +34,8 @@ static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
 				o->machines[i], MACHINES_MAX);
 		if (!(o->bandwidth[i] > 0) || isinf(o->bandwidth[i]))
 			return diag_error(d, NOLOC, E_SETTINGS,
-				"level %d has a bandwidth of %g bytes/s: it must be above 0", i + 1, o->bandwidth[i]);
+				"level %d has a bandwidth of %.15g bytes/s: it must be above 0", i + 1,
+				o->bandwidth[i]);
 		bytes = fmax(bytes, 20.0 * st->n * (o->machines[i] + 1));
 	}
 	if (o->nlevel < 1 || o->nlevel > PD_LEVELS)

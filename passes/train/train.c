@@ -377,7 +377,9 @@ static bool globs_match_something(const Module *m, const char *key, const char *
 		for (int j = 0; j < m->nparam; j++)
 			hits += glob_matches(globs[i], m->param[j]);
 		if (!hits)
-			ok = diag_error(cx->d, FILELOC(m->file), 313, "%s: no parameter matches '%s'", key, globs[i]);
+			ok = diag_error(cx->d, FILELOC(m->file), 313,
+				"%s: no parameter matches '%s'; there are %s%s (pdcc inspect lists them)", key,
+				globs[i], m->nparam ? m->param[0]->name : "none", m->nparam > 1 ? " ..." : "");
 	}
 	return ok;
 }

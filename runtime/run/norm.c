@@ -97,7 +97,7 @@ static void next_scale(void)
 		good = 0;
 	}
 	if (scale < 0x1p-24)
-		rt_fail(RT_NUMERIC, "R308", "gradients overflow in step %lld though the loss is scaled by %g",
+		rt_fail(RT_NUMERIC, "R308", "gradients overflow in step %lld though the loss is scaled by %.15g",
 			(long long)this_step(), used);
 }
 

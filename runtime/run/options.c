@@ -79,6 +79,50 @@ typedef struct option {
 	void *to;
 } option;
 
+/* What is decided when pdcc compiles: those who look for it here are told so. */
+static bool of_pdcc(const char *name, size_t n)
+{
+	static const char *const word[] = { "batch-size", "global-batch", "micro-batch", "lr", "learning-rate",
+		"optimizer", "plan", "schedule", "seed", "loss", "amp", "threads", "cluster", "train" };
+
+	for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+		if (strlen(word[i]) == n && !strncmp(word[i], name, n))
+			return true;
+	return false;
+}
+
+/* Letters that two words have in common at both ends. */
+static size_t in_common(const char *a, const char *b, size_t n)
+{
+	const size_t m = strlen(b);
+	size_t k = 0, e = 0;
+
+	while (k < n && k < m && a[k] == b[k])
+		k++;
+	while (e < n - k && e < m - k && a[n - 1 - e] == b[m - 1 - e])
+		e++;
+	return k + e;
+}
+
+static _Noreturn void unknown(const option *table, int n, const char *arg, const char *name, size_t length)
+{
+	const char *near = NULL;
+	size_t most = 2 * length / 3;
+
+	if (of_pdcc(name, length))
+		rt_fail(RT_USAGE, "R001", "unknown option '%s': it is settled when pdcc compiles the model", arg);
+	for (int i = 0; i < n; i++) {
+		const size_t k = in_common(name, table[i].name, length);
+
+		if (k > most && strlen(table[i].name) <= length + 2) {
+			most = k;
+			near = table[i].name;
+		}
+	}
+	rt_fail(RT_USAGE, "R001", "unknown option '%s'; %s%s%s", arg, near ? "did you mean '--" : "--help lists them",
+		near ? near : "", near ? "'?" : "");
+}
+
 static void from_words(const option *table, int n, int argc, char **argv)
 {
 	for (int a = 1; a < argc; a++) {
@@ -93,10 +137,8 @@ static void from_words(const option *table, int n, int argc, char **argv)
 		}
 		while (i < n && (strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
 			i++;
-		if (i == n) {
-			fprintf(stderr, usage, argv[0]);
-			rt_fail(RT_USAGE, "R001", "unknown option '%s'", arg);
-		}
+		if (i == n)
+			unknown(table, n, arg, name, length);
 		if (!value && table[i].kind == OPTIONAL && a + 1 < argc && argv[a + 1][0] != '-')
 			value = argv[++a];
 		if (!value && table[i].kind != FLAG && table[i].kind != QUIET && table[i].kind != OPTIONAL &&

@@ -1,5 +1,6 @@
 /* pdcc export CKPT --model MODEL.onnx -o OUT: the weights of a checkpoint as a safetensors file, or as the model with that file
  * beside it. CKPT: a folder of checkpoints (its newest whole one counts) or one of them. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,6 +22,38 @@ static bool ends(const char *s, const char *end)
 	const size_t n = strlen(s), k = strlen(end);
 
 	return n > k && strcmp(s + n - k, end) == 0;
+}
+
+/* A folder in it that has checkpoints, "" where there is none. */
+static const char *checkpoints_below(Compile *c, const char *dir)
+{
+	const char *below = "";
+	DIR *d = opendir(dir);
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		int n = 0;
+		const char *path = arena_printf(c->a, "%s/%s", dir, e->d_name);
+
+		if (e->d_name[0] == '.')
+			continue;
+		free(ck_steps(path, &n));
+		if (n > 0 && (!*below || strcmp(path, below) < 0))
+			below = path;
+	}
+	if (d)
+		closedir(d);
+	return below;
+}
+
+static bool none_whole(Compile *c, const char *dir)
+{
+	const char *below = checkpoints_below(c, dir);
+
+	if (*below)
+		return diag_error(c->d, FILELOC(c->model), 806,
+			"there is no whole checkpoint in this folder; there are some in %s", below);
+	return diag_error(c->d, FILELOC(c->model), 806,
+		"there is no whole checkpoint in this folder; pdcc run DIR --ckpt CKPT writes some into CKPT");
 }
 
 /* Which checkpoint is meant; every byte of it is compared with its manifests. */
@@ -51,7 +84,7 @@ static bool choose(Compile *c, Ckpt *k)
 			diag_warn(c->d, FILELOC(c->model), "checkpoint-damaged", "%s; passed over", why);
 	}
 	free(step);
-	return found || diag_error(c->d, FILELOC(c->model), 806, "there is no whole checkpoint in this folder");
+	return found || none_whole(c, dir);
 }
 
 static bool open_parts(Compile *c, Ckpt *k)
@@ -103,7 +136,8 @@ static const st_tensor *tensor_of(Compile *c, const Ckpt *k, const Value *v, con
 static bool take(Compile *c, const Ckpt *k)
 {
 	bool ok = true;
-	int averages = 0;
+	int averages = 0, missing = 0;
+	const char *first = NULL;
 
 	for (int i = 0; i < c->m->nparam; i++) {
 		const Value *v = c->m->param[i];
@@ -119,8 +153,8 @@ static bool take(Compile *c, const Ckpt *k)
 		else
 			t = tensor_of(c, k, v, name);
 		if (!t) {
-			ok = diag_error(c->d, FILELOC(c->model), 807, "no tensor '%s', which the model %s needs", name,
-				c->o->model);
+			first = first ? first : name;
+			missing++;
 			continue;
 		}
 		bool same = t->rank == v->type.rank && strcmp(t->dtype, want) == 0;
@@ -132,6 +166,10 @@ static bool take(Compile *c, const Ckpt *k)
 				c->o->model, str_type(c->a, &v->type));
 		v->param->data = t->data;
 	}
+	if (missing)
+		ok = diag_error(c->d, FILELOC(c->model), 807,
+			"no tensor '%s'%s, which the model %s needs; the checkpoint is of %s", first,
+			missing > 1 ? arena_printf(c->a, " and %d others", missing - 1) : "", c->o->model, k->m.model);
 	if (c->o->averages && !averages)
 		ok = diag_error(c->d, FILELOC(c->model), 807,
 			"--averages: the checkpoint has no moving averages; training keeps them with --ema");

@@ -67,10 +67,16 @@ int run_main(int argc, char **argv, Diag *d)
 		       EXIT_USAGE;
 	const char *dir = argv[0];
 	if (access(arena_printf(d->scratch, "%s/device0.c", dir), R_OK) ||
-		access(arena_printf(d->scratch, "%s/Makefile", dir), R_OK))
-		return diag_error(d, NOLOC, 1, "%s is no build folder; pdcc MODEL.onnx --cluster FILE -o %s makes one",
-			       dir, dir),
-		       EXIT_USAGE;
+		access(arena_printf(d->scratch, "%s/Makefile", dir), R_OK)) {
+		const size_t n = strlen(dir);
+
+		diag_error(d, NOLOC, 1,
+			n > 5 && !strcmp(dir + n - 5, ".onnx")
+				? "%s is a model; pdcc %s --cluster local:4 -o out writes a program, which pdcc run out trains"
+				: "%s is no build folder; pdcc MODEL.onnx --cluster FILE -o %s makes one",
+			dir, dir);
+		return EXIT_USAGE;
+	}
 	if (!tool_needed(d, "make") || !tool_needed(d, "mpicc") || !tool_needed(d, "mpirun"))
 		return EXIT_NO_TOOL;
 	if (!arguments(words, argv, argc, d))

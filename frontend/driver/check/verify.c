@@ -263,7 +263,10 @@ int verify_main(Compile *c)
 	char made[] = "/tmp/pdcc-verify-XXXXXX";
 
 	if (!c->o->cluster)
-		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing"), EXIT_USAGE;
+		return diag_error(c->d, NOLOC, 1,
+			       "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
+			       "devices here"),
+		       EXIT_USAGE;
 	if (!tool_needed(c->d, "make") || !tool_needed(c->d, "mpicc") || !tool_needed(c->d, "mpirun"))
 		return EXIT_NO_TOOL;
 	if (!base && !(base = mkdtemp(made)))

@@ -107,6 +107,23 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 			setting_word(SET_OF_OptKind, opt_kind(&t->model.opt)), told->loss, told->ntrained);
 }
 
+/* As nvcc 13 and older ones name them; those behind the last are newer than this list. */
+static bool arch_known(const char *arch)
+{
+	static const int known[] = { 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110,
+		120, 121 };
+	const int n = (int)(sizeof known / sizeof *known);
+	int sm = 0, end = 0;
+
+	if (sscanf(arch, "sm_%3d%n", &sm, &end) != 1 ||
+		(arch[end] && (strchr("af", arch[end]) == NULL || arch[end + 1])))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (known[i] == sm)
+			return true;
+	return sm > known[n - 1];
+}
+
 /* auto: GPUs where the cluster has nothing else. What is local, or a host without kinds of devices, is what the target says. */
 static bool choose_target(Compile *c)
 {
@@ -117,6 +134,10 @@ static bool choose_target(Compile *c)
 		gpus &= c->cluster.device[i].cuda;
 	if (t->target.found == TARGET_AUTO)
 		t->target.found = gpus ? TARGET_CUDA : TARGET_C;
+	if (target_cuda(t) && !arch_known(t->target.arch))
+		return diag_error(c->d, NOLOC, 7,
+			"--arch: no GPU is '%s'; sm_80 is A100, sm_86 RTX 30, sm_89 RTX 40, sm_90 H100 and H200, sm_100 B200",
+			t->target.arch);
 	for (int i = 0; target_cuda(t) && i < c->cluster.ndevice; i++) {
 		Device *dev = &c->cluster.device[i];
 		if (!dev->cuda && !c->cluster.local && !c->cluster.untyped)

@@ -1,5 +1,6 @@
 /* What pdcc says of a compilation: the model, the plan, the memory of each device. */
 #include "compile.h"
+#include <unistd.h>
 #include "global_batch.h"
 #include "ir/text/profile.h"
 #include "ir/base/buf.h"
@@ -198,6 +199,8 @@ void compile_summary(const Compile *c, const char *dir)
 	}
 	const int programs = m->schedule->ndevice * (m->tensor > 1 ? m->tensor : 1);
 
+	if (dir && target_cuda(&c->o->t) && c->cluster.local && access("/dev/nvidiactl", F_OK))
+		fprintf(c->d->out, "no GPU is here: the programs want one of %s, and make nvcc\n", c->o->t.target.arch);
 	if (dir)
 		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir,
 			module_stages(m), module_stages(m) > 1 ? "s" : "", programs, programs > 1 ? "s" : "", dir, dir);

@@ -111,6 +111,8 @@ static int64_t count(Compile *c, const DataInput *x, const Value *v, const file_
 	}
 	const bool shaped = s.plain && x->kind != DATA_RAW && f->rank > 0;
 
+	if (shaped && f->rank == s.rank + 1 && total / f->dim[0] != s.elements)
+		return shape_fits(c, x, f, &s), 0;
 	if (total < s.elements || total % s.elements || (shaped && total / s.elements != f->dim[0])) {
 		diag_error(c->d, FILELOC(x->path), 216,
 			"%s elements are no whole number of samples: input '%s' takes %s = %lld elements per sample%s",
@@ -185,6 +187,8 @@ static int64_t file_samples(Compile *c, const DataInput *x, const Value *v)
 	}
 	int64_t n = count(c, x, v, &f);
 
+	if (n > 0 && v->type.dtype == DT_f32 && f.dtype == PD_F64 && x->kind != DATA_RAW)
+		diag_note(c->d, FILELOC(x->path), "float64 is read as the float32 that input '%s' takes", x->input);
 	if (n > 0 && !values_fit(c, x, v, &f, n))
 		n = 0;
 	file_close(&f);

@@ -89,7 +89,10 @@ static bool o_init(Cx *x, const char *v)
 	char rest;
 
 	if (strcmp(v, "file") && (sscanf(v, "random:%d%c", &seed, &rest) != 1 || seed < 1))
-		return diag_error(x->d, NOLOC, 7, "--init wants file or random:SEED (SEED from 1), not '%s'", v);
+		return diag_error(x->d, NOLOC, 7,
+			"--init wants file (what the model holds) or random:SEED (SEED from 1), not '%s'; a run reads other "
+			"weights by --weights",
+			v);
 	x->o->t.model.init_random = seed;
 	return true;
 }

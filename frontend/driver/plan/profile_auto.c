@@ -66,7 +66,7 @@ static bool number_or_auto(Ask *q, const char *flag, const char *s, double least
 		return *v = least - 1, true;
 	return numbers(q, flag, s, v, NULL) &&
 	       ((*v >= least && *v <= most && floor(*v) == *v) ||
-		       diag_error(q->d, NOLOC, 1, "%s wants auto or a whole number from %g to %g, not '%s'", flag,
+		       diag_error(q->d, NOLOC, 1, "%s wants auto or a whole number from %.15g to %.15g, not '%s'", flag,
 			       least, most, s));
 }
 
