@@ -53,9 +53,10 @@ def check(what, rc, out):
 
 
 def cc():
-    """The C compiler for emitted programs; through ccache where it is installed, the runtime is the same each time."""
+    """The C compiler for emitted programs; through ccache where it is installed and has a home, the runtime is the same each time."""
     c = os.environ.get('CC', 'gcc')
-    return f'ccache {c}' if shutil.which('ccache') and 'ccache' not in c else c
+    home = os.access(os.environ.get('CCACHE_DIR') or os.path.expanduser('~'), os.W_OK)
+    return f'ccache {c}' if home and shutil.which('ccache') and 'ccache' not in c else c
 
 
 def cluster_file(folder, devices, memory=None):

@@ -98,8 +98,8 @@ FOLDERS = {'stages': '--plan 2-1-1', 'chunks': '--plan 1-1 --schedule interleave
 
 def folder(pdcc, tmp, name):
     """A build folder is played as the model that it was made from: times, bytes of every pair, memory."""
-    flags, out = f'--cluster {HERE}/two-hosts.yaml', f'{tmp}/{name}'
-    model = f'{MODELS}/mlp/train.onnx {flags} --micro-batch 4 --global-batch 48 {FOLDERS[name]}'
+    flags, out = '--cluster HERE/two-hosts.yaml', f'TMP/{name}'
+    model = f'MODELS/mlp/train.onnx {flags} --micro-batch 4 --global-batch 48 {FOLDERS[name]}'
     rc, text = said(pdcc, f'{model} -o {out} --no-check -q', tmp)
     assert rc == 0, text
     want, got = (json.loads(said(pdcc, f'simulate {what} --json -q', tmp)[1]) for what in (model, f'{out} {flags}'))
@@ -108,7 +108,7 @@ def folder(pdcc, tmp, name):
     step = json.loads(said(pdcc, f'plan {model} --json -q', tmp)[1])['step_s']
     assert step == want['step_s'], f'a step takes {step} s by pdcc plan, {want["step_s"]} s by pdcc simulate'
     drawn = [f'{tmp}/{name}.{e}' for e in ('svg', 'html', 'json')]
-    rc, text = said(pdcc, f'simulate {out} {flags} -q ' + ' '.join(f'--timeline {f}' for f in drawn), tmp)
+    rc, text = said(pdcc, f'simulate {out} {flags} -q ' + ' '.join(f.replace(tmp, '--timeline TMP') for f in drawn), tmp)
     assert rc == 0, text
     assert bars(ET.parse(drawn[0]).getroot()) == bars(ET.parse(drawn[1]).getroot()), 'the page shows other bars than the SVG'
     events = [e for e in json.load(open(drawn[2]))['traceEvents'] if e['ph'] == 'X' and e['cat'] in ('forward', 'backward')]
