@@ -6,9 +6,9 @@
 
 A case is a file cases/NAME.txt: lines `file NAME` followed by indented content, `model NAME KIND` (made by KINDS below),
 `link NAME TARGET`, `fifo NAME`, one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error, where HERE is the
-folder that the case runs in.
+folder that the case runs in. A message that names a line of a file shows it, and nothing is told twice.
 """
-import glob, os, subprocess, sys, tempfile
+import collections, glob, os, re, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), 'lib'))
 import activations, indexing, nested, onednn, samples, tiny
@@ -97,6 +97,13 @@ def write_models(folder):
             open(os.path.join(folder, f'err-{name}.onnx'), 'wb').write(b)
 
 
+def ill_told(want):
+    """Messages with the line of a file that do not show it, and those that come twice."""
+    lines = [x for x in want.splitlines() if x.strip()]
+    bare = [a for a, b in zip(lines, lines[1:] + ['']) if re.match(r'(?!lo[ck]al:)[^ :]+:\d+(:\d+)?: (error|warning): ', a) and not re.match(r' *\d+ \|', b)]
+    return bare + [x for x, n in collections.Counter(x for x in lines if not re.match(r' *\d* \|', x)).items() if n > 1]
+
+
 def main():
     if sys.argv[1:2] == ['--models']:
         return write_models(sys.argv[2])
@@ -131,6 +138,9 @@ def main():
         else:
             bad += 1
             print(f'FAIL {case}: exit {p.returncode}, wanted {c["exit"]}\n--- wanted\n{c["want"]}--- said\n{said}')
+        if ill_told(said):
+            bad += 1
+            print(f'FAIL {case}: no source line below it, or told twice: {ill_told(said)}')
     graded = dict(l.split() for l in open(os.path.join(HERE, 'mistakes.txt')) if not l.startswith('#'))
     cases = {os.path.basename(f)[8:-4] for f in glob.glob(os.path.join(HERE, 'cases', 'mistake-*.txt'))}
     if set(graded) != cases or not set(graded.values()) <= {'A', 'B'}:
