@@ -66,17 +66,31 @@ double rows_touched(const Value *w, double lookups)
 	return (at < rows ? at : rows) / rows;
 }
 
-const Value *gradient_of(const Value *sum)
+static const Node *update_of(const Value *sum)
 {
 	for (int i = 0; i < sum->nuses; i++) {
 		const Node *n = sum->uses[i].node;
 		if (optab[n->op]->flags & OP_UPDATE)
-			return n->in[0];
-		const Value *w = n->nout ? gradient_of(n->out[0]) : NULL;
-		if (w)
-			return w;
+			return n;
+		n = n->nout ? update_of(n->out[0]) : NULL;
+		if (n)
+			return n;
 	}
 	return NULL;
+}
+
+const Value *gradient_of(const Value *sum)
+{
+	const Node *n = update_of(sum);
+
+	return n ? n->in[0] : NULL;
+}
+
+int64_t part_of_sum(const Value *sum)
+{
+	const Node *n = update_of(sum);
+
+	return n && op_attr(n->op, "part") ? attr_int(n, "part") : 0;
 }
 
 int64_t part_of(int64_t n, int replicas)

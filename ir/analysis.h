@@ -10,6 +10,8 @@ void list_kept(Module *m, Stage *s);       /* Stage.keep anew, after its graphs 
 double rows_touched(const Value *w, double lookups);
 /* The parameter that a sum becomes the gradient of; NULL: none. */
 const Value *gradient_of(const Value *sum);
+/* How much of that parameter each replica updates (attribute `part`); 0: all of it. */
+int64_t part_of_sum(const Value *sum);
 /* Which operand of an update node is the gradient. */
 int gradient_operand(const Node *update);
 /* Of n elements, how many each of R replicas has (--zero): the last ones have fewer, or none. Whole cache lines. */

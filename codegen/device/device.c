@@ -428,7 +428,7 @@ static void write_program(Build *b, Cw *w, int rank, int member)
 	if (s->server)
 		cw_line(w, ".server = true,");
 	if (owned_sums(s))
-		cw_line(w, ".owned = %d,", owned_sums(s)->nin);
+		cw_line(w, ".owned = %d,", owned_pieces(b->a, s, &(OwnedPiece *){ NULL }));
 	if (rate_varies(rate))
 		write_rate(b, w, rate);
 	if (compresses(m))

@@ -276,9 +276,12 @@ static void json_stage(Build *b, Cw *w, int t)
 	cw_close(w, ",");
 	cw_open(w, "\"params\":");
 	for (int i = 0; i < s->nparam; i++, comma = ", ")
-		cw_line(w, "%s%s: { \"offset\": %" PRId64 ", \"type\": %s, \"owner\": %d }", comma,
+		cw_line(w, "%s%s: { \"offset\": %" PRId64 ", \"type\": %s, \"owner\": %d%s }", comma,
 			quoted_json(b->a, s->param[i]->name), s->param_at[i],
-			quoted_json(b->a, str_type(b->a, &s->param[i]->type)), owner_of(b, s->param[i]));
+			quoted_json(b->a, str_type(b->a, &s->param[i]->type)), owner_of(b, s->param[i]),
+			owned_part(s, s->param[i])
+				? arena_printf(b->a, ", \"part\": %" PRId64, owned_part(s, s->param[i]))
+				: "");
 	cw_close(w, ",");
 	json_messages(b, w, s);
 }

@@ -115,6 +115,7 @@ const char *share_head(const Build *b, const Stage *s, const Node *n);
 void write_update(StageCx *x, Cw *w);
 
 /* ---- stage_parts.c: state in parts ---- */
+bool moves_parts(const Node *n);
 void write_part_tables(StageCx *x, Cw *w);
 const char *parts_args(const StageCx *x, const Node *n); /* the table of an AllReduce or AllGather, and its length */
 void write_gather(StageCx *x, Cw *w, const Node *n);

@@ -1,12 +1,26 @@
-/* State in parts (passes/comm/zero.c): tables of what a ReduceScatter or an AllGather moves, and the gather behind the updates. */
+/* State in parts (passes/comm/zero.c, owners.c): tables of what a ReduceScatter or an AllGather moves, and the gather behind the updates. */
 #include <inttypes.h>
 #include "ir/analysis.h"
 #include "stage.h"
 
-static bool moves_parts(const Node *n)
+/* Of which each replica has a part: all operands, or those without an owner (owners.c). */
+static bool in_parts(const Node *n, int i)
 {
-	return n->op == OP_AllGather || (n->op == OP_AllReduce && attr_int(n, "parts"));
+	const Ints owner = n->op == OP_AllReduce ? attr_ints(n, "owner") : (Ints){ 0, NULL };
+
+	return owner.n ? owner.v[i] < 0 : n->op == OP_AllGather || (n->op == OP_AllReduce && attr_int(n, "parts"));
 }
+
+static int count_parts(const Node *n)
+{
+	int k = 0;
+
+	for (int i = 0; i < n->nin; i++)
+		k += in_parts(n, i);
+	return k;
+}
+
+bool moves_parts(const Node *n) { return count_parts(n) > 0; }
 
 static const char *table(const StageCx *x, const Node *n)
 {
@@ -19,7 +33,10 @@ static const char *table(const StageCx *x, const Node *n)
 	return arena_printf(x->b->a, "gradient_parts%d", i);
 }
 
-const char *parts_args(const StageCx *x, const Node *n) { return arena_printf(x->b->a, "%s, %d", table(x, n), n->nin); }
+const char *parts_args(const StageCx *x, const Node *n)
+{
+	return arena_printf(x->b->a, "%s, %d", table(x, n), count_parts(n));
+}
 
 /* Of a table: bytes from the beginning of its struct to v. */
 static int64_t place(const StageCx *x, const Value *v)
@@ -40,9 +57,11 @@ void write_part_tables(StageCx *x, Cw *w)
 		for (int i = 0; i < n->nin; i++) {
 			const Value *v = n->in[i];
 			const int64_t count = type_numel(&v->type);
+			if (!in_parts(n, i))
+				continue;
 			cw_stmt(w, arena_printf(x->b->a, "%s%s", v->kind == VAL_PARAM ? "@" : "%", v->name),
 				"{ %" PRId64 ", %" PRId64 ", %" PRId64 " },", place(x, v) / dtype_bytes(v->type.dtype),
-				count, part_of(count, x->s->replicas));
+				count, owned_sums(x->s) ? part_of_sum(v) : part_of(count, x->s->replicas));
 		}
 		cw_close(w, ";");
 	}

@@ -64,10 +64,18 @@ bool device_enters(const Build *b, int stage); /* some stage of its devices has 
 const char *stage_name(const Build *b, int stage, const char *name);
 /* Where the parameters (else the inputs) of a stage begin in the table of its device. */
 int table_base(const Build *b, int stage, bool params);
-/* PipeDream's server of a replicated stage (owned.c): its AllReduce, whose operands have owners; NULL: none. Which replica
- * updates parameter v, or the one that v is the state of; 0: each does. */
+/* PipeDream's server of a replicated stage (owned.c): its AllReduce, whose operands have owners; NULL: none. Its operands, whole or
+ * cut: `n` elements from `at` on that a replica owns. Which replica updates parameter v, or the one that v is the state of; 0: each
+ * does, or its part. */
+typedef struct OwnedPiece {
+	const Value *sum;
+	int owner;
+	int64_t at, n;
+} OwnedPiece;
 const Node *owned_sums(const Stage *s);
-bool updates(const Node *n); /* a parameter */
+int owned_pieces(Arena *a, const Stage *s, OwnedPiece **list); /* how many */
+bool updates(const Node *n);                                   /* a parameter */
+int64_t owned_part(const Stage *s, const Value *v); /* elements of v that each replica owns; 0: it is whole */
 int owner_of_update(const Stage *s, const Node *update);
 int owning_replica(const Stage *s, const Value *v);
 int owner_of(const Build *b, const Value *v); /* the first rank that holds parameter v: it writes v to files */

@@ -60,6 +60,16 @@ static bool has_parts(const Node *update)
 	return optab[update->op]->flags & OP_UPDATE && op_attr(update->op, "part") && attr_int(update, "part") > 0;
 }
 
+void update_in_parts(Node *update, int64_t part)
+{
+	for (int i = 1; i < update->nin - 2; i++) {
+		Value *state = update->in[i];
+		state->type = type_make(state->type.dtype, 1, &part);
+		state->param->part = part;
+	}
+	attr_set_int(update, "part", part);
+}
+
 /* Divides the states of one update; false: there are none, or they stay whole. */
 static bool divide(Node *n, const Stage *s, PassCx *cx)
 {
@@ -77,12 +87,7 @@ static bool divide(Node *n, const Stage *s, PassCx *cx)
 				s->id, n->in[0]->name);
 		return false;
 	}
-	for (int i = 1; i < n->nin - 2; i++) {
-		Value *state = n->in[i];
-		state->type = type_make(state->type.dtype, 1, &part);
-		state->param->part = part;
-	}
-	attr_set_int(n, "part", part);
+	update_in_parts(n, part);
 	n->time /= s->replicas;
 	return true;
 }

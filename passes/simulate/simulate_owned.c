@@ -15,10 +15,10 @@ enum {
 	POINTS = 16
 }; /* gradients at which that is looked at, of which the first is one: the sum begins no sooner than that */
 
-/* Bytes of a gradient, who owns its parameter, when the backward has made it, in seconds. */
+/* Bytes of a gradient, who owns its parameter (-1: each a part, so many bytes), when the backward has made it, in seconds. */
 typedef struct Pushed {
 	double made;
-	int64_t bytes;
+	int64_t bytes, part;
 	int owner, number;
 } Pushed;
 
@@ -27,6 +27,15 @@ static int by_time(const void *x, const void *y)
 	const Pushed *a = x, *b = y;
 
 	return a->made != b->made ? (a->made > b->made) - (a->made < b->made) : a->number - b->number;
+}
+
+static int64_t part_bytes(const Value *sum) { return part_of_sum(sum) * dtype_bytes(sum->type.dtype); }
+
+/* What each of n replicas owns of so many bytes. */
+static void add_owned(int64_t *of, int n, int64_t bytes, int64_t part, int owner)
+{
+	for (int r = 0; r < n; r++)
+		of[r] += owner < 0 ? part_held(bytes, part, r) : r == owner ? bytes : 0;
 }
 
 /* All gradients, in the order in which they are made; *all: seconds of the backward. */
@@ -50,7 +59,7 @@ static Pushed *pushed(Arena *a, const SimModel *x, const Stage *s, const Node *s
 	}
 	for (int i = 0; i < sums->nin; i++) {
 		const double *t = map_get(&made, sums->in[i]->def->in[0]->def);
-		g[i] = (Pushed){ *t, value_bytes(sums->in[i]), (int)owner.v[i], i };
+		g[i] = (Pushed){ *t, value_bytes(sums->in[i]), part_bytes(sums->in[i]), (int)owner.v[i], i };
 	}
 	qsort(g, (size_t)sums->nin, sizeof *g, by_time);
 	return g;
@@ -69,7 +78,7 @@ static int64_t *newest(Arena *a, const Stage *s, const Node *sums)
 		if (!w || map_get(&sent, w))
 			continue;
 		map_put(&sent, w, bytes);
-		bytes[owner.v[i]] += value_bytes(w);
+		add_owned(bytes, s->replicas, value_bytes(w), part_bytes(sums->in[i]), (int)owner.v[i]);
 	}
 	return bytes;
 }
@@ -88,7 +97,7 @@ void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int 
 	const Pushed *g = pushed(a, x, s, sums, &all);
 
 	for (int i = sums->nin - 1; i >= 0; i--) {
-		push[g[i].owner] += g[i].bytes;
+		add_owned(push, s->replicas, g[i].bytes, g[i].part, g[i].owner);
 		j.bytes += g[i].bytes;
 		if (i % ((sums->nin + POINTS - 1) / POINTS))
 			continue;

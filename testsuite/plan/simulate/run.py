@@ -132,7 +132,10 @@ def owned(pdcc, tmp):
     assert re.fullmatch(r'[\d.]+ \w+, each pushed to the one of 3 replicas that owns its parameter when .*', way) and 'ring' not in way, way
     holds = collections.Counter()
     for p in json.load(open(f'{tmp}/own/plan.json'))['stages'][0]['params'].values():
-        holds[p['owner']] += 4 * math.prod(json.loads(p['type'][3:]))
+        size, part = 4 * math.prod(json.loads(p['type'][3:])), 4 * p.get('part', 0)
+        for r in range(3):
+            holds[r] += max(0, min(part, size - part * r)) if part else size * (r == p['owner'])
+    assert max(holds.values()) < 1.1 * sum(holds.values()) / 3 < 1.21 * min(holds.values()), f'replicas own {holds}'
     rc, text = said(pdcc, f'simulate {flags} --json -q', tmp)
     got = {(x['from'], x['to']): x['sums'] for x in json.loads(text)['sent_bytes'] if x['sums']}
     rounds = json.loads(text)['steps'] // 3
