@@ -35,6 +35,13 @@ typedef struct Link {
 	double latency;   /* seconds */
 } Link;
 
+/* What a sum takes beside the links (passes/cost/sumcost.h), of programs of one back end. */
+typedef struct SumCost {
+	bool said;
+	double message, start; /* seconds of each message, of each sum */
+	double add;            /* bytes/s that are added */
+} SumCost;
+
 /* Parameters whose names match (a glob) are at a server of this host, where servers hold them; or in this stage of the plan. The
  * other is -1; both are where the host is gone. */
 typedef struct Pin {
@@ -56,6 +63,7 @@ typedef struct Cluster {
 	int nhost;
 	Link *link;
 	int nlink;             /* first match wins */
+	SumCost sums[2];       /* of CPUs, of GPUs */
 	double timeout;        /* seconds a wait may take; 60 */
 	const char *interface; /* NULL: any */
 	int port[2];           /* first and last; 0: any */

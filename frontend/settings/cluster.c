@@ -544,6 +544,8 @@ static void add_local(Read *r, Arena *a, int n)
 
 static void devices(Yaml *y, const YNode *v, void *to) { add_local(to, y->a, (int)yaml_int(y, v, "devices", 1, 4096)); }
 
+static void sums(Yaml *y, const YNode *v, void *to) { cluster_sums(y, v, ((Read *)to)->c); }
+
 static const YKey top_keys[] = {
 	{ "version", version },
 	{ "name", name },
@@ -552,6 +554,7 @@ static const YKey top_keys[] = {
 	{ "devices", devices },
 	{ "nodes", nodes },
 	{ "links", keep_links },
+	{ "sums", sums },
 	{ "network", network },
 	{ "launch", launch },
 	{ "placement", placement },

@@ -12,6 +12,9 @@ static const SumModel software = {
 	.within = { .alpha = 15e-6 }, .between = { .alpha = 15e-6 }, .gamma = 0.15e-9, .sync = 60e-6
 };
 
+/* Of GPUs: what is added is read twice and written once, at the speed of their memory. */
+static const double GPU_MEMORY = 900e9;
+
 static const double PACKED = 2.5e9; /* bytes of f32 that a core packs and unpacks in a second, at least */
 
 static const char *const name[] = { [SUM_RING] = "ring",
@@ -29,9 +32,25 @@ static void slower(SumWay *w, Link l)
 	w->beta = beta > w->beta ? beta : w->beta;
 }
 
+/* What the file says of the back end, else the constants above. */
+static SumModel costs_of(const Cluster *c, const Device *d)
+{
+	const SumCost *x = &c->sums[d->cuda];
+	SumModel m = software;
+
+	if (x->said) {
+		m.within.alpha = m.between.alpha = x->message;
+		m.gamma = 1 / x->add;
+		m.sync = x->start;
+	} else if (d->cuda) {
+		m.gamma = 3 / (d->mem_bandwidth > 0 ? d->mem_bandwidth : GPU_MEMORY);
+	}
+	return m;
+}
+
 SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 {
-	SumModel m = software;
+	SumModel m = costs_of(c, &c->device[n > 0 ? device[0] : 0]);
 	SumWay slow[2] = { { 0, 0 }, { 0, 0 } };
 	int *host = NEWN(a, int, n), *seen = NEWN(a, int, n), nseen = 0;
 

@@ -2,8 +2,8 @@
  *
  *     timing ROUNDS CASE...      a CASE: BYTES:L:MICROSECONDS   L sums of BYTES / L each, begun at once (L 0: by MPI's own),
  *                                                               while this thread sleeps so long
- * Rank 0 prints `BYTES L MICROSECONDS MEDIAN` in seconds, over ROUNDS rounds through all cases in turn, then `add SECONDS`
- * per byte of a sum's additions and `pack NAME BYTES_PER_SECOND` of the codecs. */
+ * Rank 0 prints `BYTES L MICROSECONDS MEDIAN` in seconds, over ROUNDS rounds through all cases in turn, from when all are there until
+ * the last has the sum (processes share a clock), then `add SECONDS` per byte of a sum's additions and `pack NAME BYTES_PER_SECOND` of the codecs. */
 #include "test.h"
 #include <time.h>
 
@@ -31,21 +31,35 @@ typedef struct timed {
 	int n;
 } timed;
 
-/* Small ones: many in a row, behind some that use up what a shaped link lets through for free after a pause. */
-static double row(size_t count)
-{
-	const int n = (1 << 16) / (int)(count * sizeof *buf) + 1;
-	double from = 0;
+typedef struct span {
+	double from, to;
+	int n;
+} span;
 
-	rt_barrier();
-	for (int i = -n / 2; i < n; i++) {
-		from = i == 0 ? rt_now() : from;
-		pd_allreduce(&all, buf, count);
-	}
-	return (rt_now() - from) / n;
+/* The same for all processes of a machine. */
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double once(const timed *c)
+/* Small ones: many in a row, behind some that use up what a shaped link lets through for free after a pause. */
+static span row(size_t count)
+{
+	span x = { .n = (1 << 16) / (int)(count * sizeof *buf) + 1 };
+
+	rt_barrier();
+	for (int i = -x.n / 2; i < x.n; i++) {
+		x.from = i == 0 ? now() : x.from;
+		pd_allreduce(&all, buf, count);
+	}
+	x.to = now();
+	return x;
+}
+
+static span once(const timed *c)
 {
 	if (c->bytes < ROW && c->cut == 1 && c->us <= 0)
 		return row(c->bytes / sizeof *buf);
@@ -53,7 +67,7 @@ static double once(const timed *c)
 	const pd_sum vendor = { .by = PD_SUM_VENDOR };
 
 	rt_barrier();
-	const double from = rt_now();
+	const double from = now();
 
 	for (int i = 0; i < (c->cut ? c->cut : 1); i++) {
 		const size_t n = (size_t)(c->cut ? c->cut : 1), lo = count * (size_t)i / n,
@@ -64,7 +78,7 @@ static double once(const timed *c)
 	if (c->us > 0)
 		nanosleep(&(struct timespec){ (time_t)(c->us * 1e-6), (long)(c->us * 1e3) % 1000000000 }, NULL);
 	pd_allreduce_wait();
-	return rt_now() - from;
+	return (span){ from, now(), 1 };
 }
 
 static int rising(const void *a, const void *b)
@@ -74,15 +88,17 @@ static int rising(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The slowest member's time counts. */
-static double slowest(double mine)
+/* A sum begins when all are there: the last that came, and the last that has it, count. */
+static double slowest(span mine)
 {
-	double of[64], worst = 0;
+	span of[64], all_of = mine;
 
 	pd_allgather(&all, &mine, of, sizeof mine);
-	for (int r = 0; r < all.n; r++)
-		worst = of[r] > worst ? of[r] : worst;
-	return worst;
+	for (int r = 0; r < all.n; r++) {
+		all_of.from = of[r].from > all_of.from ? of[r].from : all_of.from;
+		all_of.to = of[r].to > all_of.to ? of[r].to : all_of.to;
+	}
+	return (all_of.to - all_of.from) / all_of.n;
 }
 
 static double best_of(void (*what)(const void *), const void *arg)

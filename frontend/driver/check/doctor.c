@@ -1,6 +1,6 @@
 /* pdcc doctor: what programs need and whether it is here; the machines of a cluster file; with --measure how fast messages
- * are over each kind of its links, by a program of two devices that uses the runtime as emitted programs do: three runs, of which
- * each size's median counts. */
+ * are over each kind of its links, and what sums take beside them, by a program of two devices that uses the runtime as emitted
+ * programs do: three runs, of which each size's median counts. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -71,6 +71,10 @@ typedef struct Points {
 	double size[POINTS], t[POINTS];
 	int n;
 } Points;
+typedef struct SumPoints { /* of each run: what goes to everyone, the ring; seconds per byte that is added */
+	double bytes[2], t[2][TIMES], add[TIMES];
+	int n[3];
+} SumPoints;
 
 /* t = latency + n / bandwidth, least squares of the relative errors; gives the point that fits worst, -1: no bandwidth. */
 static int fit_line(const Points *p, Fit *to)
@@ -124,13 +128,53 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static void sum_line(const char *line, SumPoints *s)
+{
+	double bytes, t;
+
+	if (sscanf(line, "sum %lf %lf", &bytes, &t) == 2) {
+		const int k = s->n[0] && bytes > s->bytes[0];
+		s->bytes[k] = bytes;
+		if (s->n[k] < TIMES)
+			s->t[k][s->n[k]++] = t;
+	} else if (sscanf(line, "add %lf", &t) == 1 && s->n[2] < TIMES) {
+		s->add[s->n[2]++] = t;
+	}
+}
+
+/* Two members: a small sum takes alpha + n (beta + gamma) + S, one by the ring 2 alpha + n beta + n gamma / 2 + S; of alpha the link
+ * has its latency. The most of all pairs counts. */
+static void fit_sums(SumPoints *s, const Fit *link, SumCost *to)
+{
+	const double beta = 1 / link->bandwidth;
+
+	if (s->n[0] < TIMES || s->n[1] < TIMES || s->n[2] < TIMES)
+		return;
+	for (int k = 0; k < 2; k++)
+		qsort(s->t[k], TIMES, sizeof *s->t[k], by_time);
+	qsort(s->add, TIMES, sizeof *s->add, by_time);
+	const double gamma = s->add[TIMES / 2],
+		     small = s->t[0][TIMES / 2] - s->bytes[0] * (beta + gamma) - link->latency;
+	const double ring = s->t[1][TIMES / 2] - s->bytes[1] * (beta + gamma / 2) - 2 * link->latency;
+	const double message = fmax(fmin(ring - small, small), 0);
+
+	to->message = fmax(to->message, message);
+	to->start = fmax(to->start, fmax(small - message, 0));
+	to->add = to->said ? fmin(to->add, 1 / gamma) : 1 / gamma;
+	to->said = true;
+}
+
 /* What TIMES runs wrote, one behind the other: the median of each size. */
-static bool fit_file(FILE *f, Fit *to)
+static bool fit_file(FILE *f, Fit *to, SumPoints *sums)
 {
 	Points all = { .n = 0 }, p = { .n = 0 };
+	char line[128];
 
-	while (all.n < POINTS && fscanf(f, "%lf %lf", &all.size[all.n], &all.t[all.n]) == 2)
-		all.n++;
+	while (fgets(line, sizeof line, f)) {
+		if (all.n < POINTS && sscanf(line, "%lf %lf", &all.size[all.n], &all.t[all.n]) == 2)
+			all.n++;
+		sum_line(line, sums);
+	}
 	const int sizes = all.n / TIMES;
 	for (int i = 0; i < sizes; i++) {
 		double t[TIMES];
@@ -144,8 +188,9 @@ static bool fit_file(FILE *f, Fit *to)
 	return fit_most(&p, to);
 }
 
-static bool measure_pair(const Compile *c, const char *dir, const char *where, Fit *to)
+static bool measure_pair(const Compile *c, const char *dir, const char *where, Fit *to, SumCost *cost)
 {
+	SumPoints sums = { .n = { 0 } };
 	const char *log = arena_printf(c->a, "%s/points.txt", dir);
 
 	if (!tool_run(c->d, "the ping-pong",
@@ -156,14 +201,16 @@ static bool measure_pair(const Compile *c, const char *dir, const char *where, F
 			    dir, 2 * TIMES - 1, "1 2 3 4 5 6 7 8 9", where)))
 		return false;
 	FILE *f = fopen(log, "r");
-	const bool ok = f && fit_file(f, to);
+	const bool ok = f && fit_file(f, to, &sums);
 	if (f)
 		fclose(f);
+	if (ok)
+		fit_sums(&sums, to, cost);
 	return ok || diag_error(c->d, FILELOC(log), 803, "the ping-pong gave no times that grow with the size");
 }
 
 /* The link between two devices, once per line of the cluster file. */
-static bool measure_link(const Compile *c, const char *dir, int i, int j)
+static bool measure_link(const Compile *c, const char *dir, int i, int j, SumCost *cost)
 {
 	const Cluster *k = &c->cluster;
 	const Host *a = &k->host[k->device[i].host], *b = &k->host[k->device[j].host];
@@ -178,7 +225,7 @@ static bool measure_link(const Compile *c, const char *dir, int i, int j)
 		where = arena_printf(c->a,
 			"-np 1 -host %s:2 ./pingpong --quiet --out run : -np 1 -host %s:2 ./pingpong --quiet --out run",
 			doctor_address(a), doctor_address(b));
-	if (!measure_pair(c, dir, where, &fit))
+	if (!measure_pair(c, dir, where, &fit, cost))
 		return false;
 	const char *scope = a == b                    ? "within: node"
 	                    : l.scope == LINK_BETWEEN ? arena_printf(c->a, "between: [%s, %s]", a->name, b->name)
@@ -196,6 +243,7 @@ static bool measure_links(const Compile *c, const char *dir)
 {
 	const Cluster *k = &c->cluster;
 	bool *done = NEWN(c->a, bool, k->nlink + 2);
+	SumCost cost = { .said = false };
 
 	memset(done, 0, (size_t)(k->nlink + 2) * sizeof *done);
 	if (!codegen_pingpong(dir, c->d) ||
@@ -212,9 +260,13 @@ static bool measure_links(const Compile *c, const char *dir)
 			if (done[line])
 				continue;
 			done[line] = true;
-			if (!measure_link(c, dir, i, j))
+			if (!measure_link(c, dir, i, j, &cost))
 				return false;
 		}
+	if (cost.said) /* sums of programs for GPUs are not what a CPU measures */
+		printf("sums:\n  cpu: {message: %s us, start: %s us, add: %s GB/s}    # beside the links, the most of all pairs\n",
+			number_text(c->a, cost.message * 1e6, 4), number_text(c->a, cost.start * 1e6, 4),
+			number_text(c->a, cost.add / 1e9, 4));
 	return true;
 }
 
