@@ -64,7 +64,9 @@ void hole_name(Holes *h, const char *fmt, ...) __attribute__((format(printf, 2, 
  * A text hole named CALL, where the op binds one, takes the place of `call`: operands that the kernel holds as
  * literals (ew_literal) are left out there, and variadic ops list theirs. So only constants that some statement
  * names need memory. CUDA_CALL is the same for GPUs alone; DIRECT_CALL for CPUs alone, and no template is filled.
- * SHARED_NAME is what a kernel for CPUs is called that does for all sizes. A node has an object where its statement
+ * CUDA_FILE, for GPUs, takes the place of `file`. MANY, a pattern too, says that nodes may go into one launch: each is a row of
+ * a table of pd_many, `$rows` in the statement, and those whose statements are the same otherwise go together.
+ * SHARED_NAME is what a kernel for CPUs is called that does for all sizes, MANY_NAME one of rows. A node has an object where its statement
  * names $o. */
 typedef struct Kernel {
 	const char *file;   /* "softmax.cpu.c" */

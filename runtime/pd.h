@@ -684,6 +684,13 @@ void pd_copy(void *to, const void *from, size_t bytes);
 void pd_copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n, int64_t rows, size_t size);
 void pd_fill(void *to, int byte, size_t bytes);
 void pd_add(float *sum, const float *one, int64_t n);
+/* One of many tensors that a kernel works on in one launch: its elements, operands as the kernel has them, and what it asks
+ * besides (gpu.h: pd_pack). */
+typedef struct pd_many {
+	int64_t n;
+	void *at[5];
+	int of[2];
+} pd_many;
 void pd_set(float *to, double v);
 double pd_get(const float *from);
 /* Device memory that holds what make gives for the running step, n numbers, when what is started next runs: kernels take from there what

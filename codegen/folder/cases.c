@@ -168,8 +168,8 @@ static void write_body(CaseFile *f, Cw *w, Cw *objects)
 			cw_line(objects, "%s %s;", nk->object, case_object(f, n));
 			cw_stmts(w, NULL, statement(&f->kernels, nk, n, nk->k->init, &place));
 		}
-		cw_stmts(w, arena_printf(f->b.a, "%%%s", n->nout && n->out[0] ? n->out[0]->name : ""),
-			statement(&f->kernels, nk, n, nk->call, &place));
+		const char *comment = arena_printf(f->b.a, "%%%s", n->nout && n->out[0] ? n->out[0]->name : "");
+		write_call(&f->kernels, w, 1, &n, &comment, &place);
 	}
 	for (int i = 0; i < c->nout; i++)
 		if (bytes_of(c->out[i]))

@@ -120,6 +120,14 @@ void write_part_tables(StageCx *x, Cw *w);
 const char *parts_args(const StageCx *x, const Node *n); /* the table of an AllReduce or AllGather, and its length */
 void write_gather(StageCx *x, Cw *w, const Node *n);
 
+/* ---- stage_calls.c: calls of kernels ---- */
+void write_kernel_node(StageCx *x, Cw *w, const Node *n);
+/* Whether nothing but its call stands for an update, so that it may go with others. */
+bool update_alone(const StageCx *x, const Node *n);
+/* The updates from n on, before `end`, that one call does; the last of them. */
+const Node *write_updates(StageCx *x, Cw *w, const Node *n, const Node *end);
+void write_rounding(StageCx *x, Cw *w); /* weights in 16 bits: round_weights */
+
 /* ---- pieces of stage_body.c ---- */
 bool reproducible(const StageCx *x);
 const char *copy_name(const StageCx *x); /* "memcpy", or what takes its place on a GPU; "memset" */

@@ -15,57 +15,14 @@
 
 enum { PARALLEL = 32768 }; /* elements from which on threads pay */
 
-bool leaf_apart(const StageCx *x) { return x->layout[REGION_GRADS].n && x->s->bytes[REGION_LEAF] > 0; }
-
-bool reproducible(const StageCx *x)
-{
-	return x->b->t && x->b->t->loop.reproducible &&
-	       !x->s->server; /* a server adds what it is given in one way only */
-}
-
-bool on_gpu(const StageCx *x) { return x->b->gpu; }
-
-const char *copy_name(const StageCx *x) { return on_gpu(x) ? "pd_copy" : "memcpy"; }
-
-const char *fill_name(const StageCx *x) { return on_gpu(x) ? "pd_fill" : "memset"; }
-
-bool leaf_added(const StageCx *x) { return leaf_apart(x) && !reproducible(x); }
-
-/* ---- small pieces ---- */
-
 bool needs_replica(const StageCx *x)
 {
 	return x->clears || (round_robin(x) && x->s->replicas > 1) || stage_has(x->s->update, OP_AllGather);
 }
 
-const char *function_head(const StageCx *x, const char *head, const char *name)
-{
-	return arena_printf(x->b->a, head, stage_name(x->b, x->s->id, name));
-}
-
-const char *micro_args(const StageCx *x)
-{
-	return stage_enters(x->s) ? "int slot, int entry, int mb" : "int slot, int mb";
-}
-
 static const char *micro_head(const StageCx *x, const char *name)
 {
 	return arena_printf(x->b->a, "void %s(%s)", stage_name(x->b, x->s->id, name), micro_args(x));
-}
-
-const char *use(StageCx *x, Name n)
-{
-	static const char *const name[NAMES] = { "slot", "entry", "mb", "copy", "arena", "which", "mine", "nmine", "v",
-		"e", "k", "r", "g" };
-
-	x->used[n] = true;
-	return name[n];
-}
-
-const char *group_text(StageCx *x)
-{
-	x->group = true;
-	return "&replicas";
 }
 
 /* The copy that a message uses. */
@@ -74,95 +31,7 @@ static const char *copy_of(StageCx *x, const Value *v)
 	return use(x, v->region == REGION_ENTRY ? NAME_ENTRY : NAME_SLOT);
 }
 
-const char *bytes_text(Arena *a, const Value *v)
-{
-	return arena_printf(a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(v->type.dtype));
-}
-
-/* "%h f32[32,10]  fc1": the value, its type, the node of the model it stems from. */
-const char *comment_of(const StageCx *x, const Node *n)
-{
-	Arena *a = x->b->a;
-	const Value *v = NULL;
-	const char *what = "";
-
-	for (int i = 0; i < n->nout; i++)
-		if (n->out[i]) {
-			v = v ? v : n->out[i];
-			what = arena_printf(a, "%s%s%%%s", what, *what ? " " : "", n->out[i]->name);
-		}
-	if (v)
-		what = arena_printf(a, "%s %s", what, str_type(a, &v->type));
-	else if (n->nin && n->in[0] && n->in[0]->kind == VAL_PARAM)
-		what = arena_printf(a, "@%s", n->in[0]->name);
-	const char *module = loc_module(a, &n->loc), *from = module ? module : n->loc.name;
-
-	if (from && *from)
-		return arena_printf(a, "%s  %s", what, from);
-	if (n->loc.node >= 0)
-		return arena_printf(a, "%s  node %d", what, n->loc.node);
-	return what;
-}
-
-const char *peer_text(StageCx *x, int64_t t)
-{
-	const Build *b = x->b;
-
-	if (b->m->stage[t]->replicas == 1)
-		return arena_printf(b->a, "%d", b->first_rank[t]);
-	x->asked[t] = true;
-	return arena_printf(b->a, "stage%d(%s)", (int)t, use(x, NAME_MB));
-}
-
 /* ---- nodes ---- */
-
-const char *scratch_text(void *stage_cx)
-{
-	const StageCx *x = stage_cx;
-
-	return x->s->bytes[REGION_SCRATCH] ? "scratch" : "NULL";
-}
-
-static const char *microbatch_text(void *stage_cx) { return use(stage_cx, NAME_MB); }
-
-const char *no_microbatch(void *stage_cx)
-{
-	(void)stage_cx;
-	return "0";
-}
-
-/* The gradient that an update node takes, for --dump-grads. Rows add to what an update of the same parameter told before. */
-static void write_gradient(StageCx *x, Cw *w, const Node *n)
-{
-	const int i = table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]);
-	bool add = false;
-
-	if (n->op != OP_SGDRows) {
-		cw_line(w, "pd_gradient(%d, %s);", i, value_text(x, n->in[n->nin - 2]));
-		return;
-	}
-	for (const Node *k = n->prev; k; k = k->prev)
-		add |= (optab[k->op]->flags & OP_UPDATE) && k->in[0] == n->in[0];
-	const int64_t rows = type_numel(&n->in[1]->type), all = type_numel(&n->in[2]->type);
-	cw_line(w, "pd_gradient_rows(%d, %s, %s, %" PRId64 ", %" PRId64 ", %d);", i, value_text(x, n->in[1]),
-		value_text(x, n->in[2]), rows, rows ? all / rows : 0, add);
-}
-
-static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
-{
-	const Place here = { x, value_text, object_text, scratch_text, microbatch_text };
-	const NodeKernel *nk = kernel_of(&x->kernels, n);
-
-	if (!nk) {
-		x->failed = true;
-		return;
-	}
-	if (nk->object)
-		PUSH(x->b->a, x->object, x->nobject, x->capobject) = n;
-	if ((optab[n->op]->flags & OP_UPDATE) && n->in[0]->param->kind == PARAM_WEIGHT && n->nin >= 3)
-		write_gradient(x, w, n);
-	cw_stmts(w, comment_of(x, n), statement(&x->kernels, nk, n, nk->call, &here));
-}
 
 /* Rows of a Stack that some value of the forward goes to. */
 static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
@@ -248,6 +117,10 @@ static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
 	for (; n != end; n = n->next) {
 		if (cast_once(n))
 			continue;
+		if (update_alone(x, n)) {
+			n = write_updates(x, w, n, end);
+			continue;
+		}
 		clock_node(x, w, n);
 		write_node(x, w, n);
 		if (n->phase == PHASE_BWD && leaf_added(x))
@@ -418,31 +291,6 @@ void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
 				copy_of(x, n->in[0]), peer_text(x, attr_int(n, "to")), use(x, NAME_MB),
 				value_text(x, n->in[0]), message_text(x, n->in[0]));
 	write_function(x, w, micro_head(x, arena_printf(x->b->a, "send_%s", name)), &body, kind_of(x, g));
-}
-
-bool rounds(const Stage *s)
-{
-	const Node *n = s->forward ? s->forward->first : NULL;
-
-	while (n && !cast_once(n))
-		n = n->next;
-	return n != NULL;
-}
-
-/* Weights in 16 bits: made before the first forward of all, and behind every update. */
-static void write_rounding(StageCx *x, Cw *w)
-{
-	if (!rounds(x->s))
-		return;
-	cw_blank(w);
-	cw_stmt(w, "the copies of weights are there", "static bool rounded;");
-	cw_blank(w);
-	cw_func(w, "static void round_weights(void)");
-	for (const Node *n = x->s->forward->first; n; n = n->next)
-		if (cast_once(n))
-			write_kernel_node(x, w, n);
-	cw_line(w, "rounded = true;");
-	cw_end(w);
 }
 
 void write_forward(StageCx *x, Cw *w)

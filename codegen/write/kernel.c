@@ -132,7 +132,7 @@ static void add_comments(Kernels *k, Buf *out, const char *file, const char *hea
 static const char *add_function(Kernels *k, const char *file, const char *text, Holes *h, bool f64)
 {
 	const Holes *more = standard_holes(k, f64);
-	const char *shared = k->cuda ? NULL : hole_string(h, "SHARED_NAME", 11), *name;
+	const char *shared = k->cuda ? hole_string(h, "MANY_NAME", 9) : hole_string(h, "SHARED_NAME", 11), *name;
 	const char *wish = shared ? shared : h->name ? names_legal(h->arena, h->name) : "kernel";
 	const size_t head = tmpl_head(text);
 	Buf b = { 0 }, host = { 0 };
@@ -188,10 +188,12 @@ static void keep_holes(Kernels *k, NodeKernel *nk, const Holes *h)
 	int cap = 0;
 
 	nk->call = arena_str(k->a, nk->call);
+	nk->row = nk->row ? arena_str(k->a, nk->row) : NULL;
 	for (int i = 0; i < h->n; i++) {
 		Hole x = h->h[i];
 
-		if (!names_hole(nk->call, x.name) && !names_hole(nk->k->init, x.name) && strcmp(x.name, "ROOM") != 0)
+		if (!names_hole(nk->call, x.name) && !names_hole(nk->row, x.name) && !names_hole(nk->k->init, x.name) &&
+			strcmp(x.name, "ROOM") != 0)
 			continue;
 		x.name = arena_str(k->a, x.name);
 		x.s = x.is_int ? arena_printf(k->a, "%lld", (long long)x.i) : arena_str(k->a, x.s);
@@ -231,13 +233,16 @@ static NodeKernel *make_kernel(Kernels *k, const Node *n, Holes *h)
 		return NULL;
 	}
 	nk->object = nk->k->object && strstr(nk->call, "$o") ? nk->k->object : NULL;
-	if (nk->k->file && !direct) {
-		const char *text = tmpl_text(h->arena, nk->k->file);
+	const char *other = k->cuda && !vendor ? hole_string(h, "CUDA_FILE", 9) : NULL,
+		   *file = other ? other : nk->k->file;
+	nk->row = k->cuda && !vendor ? hole_string(h, "MANY", 4) : NULL;
+	if (file && !direct) {
+		const char *text = tmpl_text(h->arena, file);
 		if (!text) {
-			diag_error(k->d, n->loc, 702, "%s: there is no template '%s'", op->name, nk->k->file);
+			diag_error(k->d, n->loc, 702, "%s: there is no template '%s'", op->name, file);
 			return NULL;
 		}
-		nk->name = add_function(k, nk->k->file, text, h, f64);
+		nk->name = add_function(k, file, text, h, f64);
 		if (!nk->name)
 			return NULL;
 		k->products |= nk->k->products;
@@ -316,6 +321,8 @@ static const char *dollar(const NodeKernel *nk, const Node *n, const char *s, co
 	*used = len;
 	if (len == 1 && *s == 'k')
 		return nk->name;
+	if (len == 4 && !strncmp(s, "rows", len))
+		return "rows, (int)(sizeof rows / sizeof *rows)";
 	if (len == 1 && *s == 'o')
 		return p->object(p->cx, n);
 	if (len == 7 && !strncmp(s, "scratch", len))
@@ -344,4 +351,33 @@ const char *statement(Kernels *k, const NodeKernel *nk, const Node *n, const cha
 	const char *text = arena_str(k->a, buf_str(&b));
 	buf_free(&b);
 	return text;
+}
+
+bool same_call(Kernels *k, const Node *a, const Node *b, const Place *p)
+{
+	const NodeKernel *x = kernel_of(k, a), *y = kernel_of(k, b);
+
+	return x && y && x->row && y->row && x->name == y->name &&
+	       !strcmp(statement(k, x, a, x->call, p), statement(k, y, b, y->call, p));
+}
+
+void write_call(Kernels *k, Cw *w, int n, const Node *const *node, const char *const *comment, const Place *p)
+{
+	const NodeKernel *nk = kernel_of(k, node[0]);
+	const char *call = statement(k, nk, node[0], nk->call, p);
+
+	if (!nk->row) {
+		cw_stmts(w, comment[0], call);
+		return;
+	}
+	cw_brace(w);
+	cw_open(w, "const pd_many rows[] =");
+	for (int i = 0; i < n; i++) {
+		const NodeKernel *one = kernel_of(k, node[i]);
+		cw_stmt(w, comment[i], "%s,", statement(k, one, node[i], one->row, p));
+	}
+	cw_close(w, ";");
+	cw_blank(w);
+	cw_line(w, "%s", call);
+	cw_end(w);
 }

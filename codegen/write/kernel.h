@@ -13,6 +13,7 @@ typedef struct NodeKernel {
 	int nhole;
 	const char *name;   /* of the C function; NULL when there is no template */
 	const char *call;   /* pattern of the statement */
+	const char *row;    /* pattern of a row of pd_many, $rows in the statement; NULL: nodes are called one by one */
 	const char *object; /* type of the library object that the statement names; NULL: it names none */
 } NodeKernel;
 
@@ -50,5 +51,10 @@ typedef struct Place {
 
 /* The pattern with all $ names replaced, in the kernels' arena. */
 const char *statement(Kernels *k, const NodeKernel *nk, const Node *n, const char *pattern, const Place *p);
+
+/* Whether two nodes may be rows of one table, where they stand side by side: what they are called with else is the same. */
+bool same_call(Kernels *k, const Node *a, const Node *b, const Place *p);
+/* The call of a node's kernel, or of several whose calls are the same; a comment for each. */
+void write_call(Kernels *k, Cw *w, int n, const Node *const *node, const char *const *comment, const Place *p);
 
 #endif

@@ -8,7 +8,7 @@
  *     ... the gradient of Gelu               likewise, by what went in
  *     Conv with a bias, Relu                 ConvRelu, by cuDNN; ReluGrad reads its result as before
  *     the product of weights' gradient, and ReduceSum over its rows: the bias's gradient is added up while the product reads
- * and what products_between.c does with what lies between them.
+ * and what products_between.c does with what lies between them, packed.c with queries, keys and values.
  *
  * Behind split, recompute and defer: what they cut apart stays apart. With --reproducible nodes only change their name, for
  * where a plan cuts must not change a bit. What cuBLASLt has no form for (a bias that is a matrix, matrices at uneven
@@ -398,6 +398,7 @@ static void stage_products(Products *p, Stage *s)
 		each(p, g[i], OP_ReluGrad, OP_ReluGrad, relu_gradient);
 		each(p, g[i], OP_GeluTanhGrad, OP_GeluTanhGrad, gelu_gradient);
 		each(p, g[i], OP_ReduceSum, OP_ReduceSum, add_sum);
+		each(p, g[i], OP_Split, OP_Split, prod_packed);
 	}
 	find_loss(p->m, s->forward);
 	list_kept(p->m, s);

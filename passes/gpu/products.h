@@ -29,4 +29,6 @@ void prod_dropout_ends(Products *p, Node *n);
 void prod_dropout_in_half(Products *p, Node *n);
 void prod_norm_gradient(Products *p, Node *n);
 
+void prod_packed(Products *p, Node *n); /* packed.c, of a Split */
+
 #endif

@@ -78,6 +78,54 @@ template <class T, int N> static __device__ __forceinline__ void pd_write(T *to,
 	*(pd_vec<T, N> *)(void *)to = x;
 }
 
+/* As many rows of pd_many as fit into the arguments of one launch (4 KB), of A operands each. A block has EACH elements of one of
+ * them. */
+template <int A> struct pd_pack {
+	enum { MOST = 3840 / (8 * A + 20), EACH = 1024 };
+	void *at[MOST][A];
+	int64_t n[MOST];
+	int of[MOST][2];
+	unsigned first[MOST]; /* block of each */
+	int rows;
+};
+
+/* Packs from `row` on, and tells the blocks of that launch; the rest begins at the result. */
+template <int A>
+static const pd_many *pd_pack_rows(pd_pack<A> *to, const pd_many *row, const pd_many *end, int64_t *blocks)
+{
+	*blocks = 0;
+	to->rows = 0;
+	for (; row < end && to->rows < pd_pack<A>::MOST; row++) {
+		const int i = to->rows;
+
+		if (row->n == 0)
+			continue;
+		memcpy(to->at[i], row->at, sizeof to->at[i]);
+		memcpy(to->of[i], row->of, sizeof to->of[i]);
+		to->n[i] = row->n;
+		to->first[i] = (unsigned)*blocks;
+		*blocks += (row->n + pd_pack<A>::EACH - 1) / pd_pack<A>::EACH;
+		to->rows++;
+	}
+	return row;
+}
+
+/* The row of this block. */
+template <int A> static __device__ __forceinline__ int pd_pack_row(const pd_pack<A> &p)
+{
+	int low = 0, high = p.rows - 1;
+
+	while (low < high) {
+		const int middle = (low + high + 1) / 2;
+
+		if (p.first[middle] <= blockIdx.x)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
 static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }
 
 /* Sums and maxima over a block of up to 1024 threads, the same order every time; all threads get them. */

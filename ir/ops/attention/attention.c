@@ -3,6 +3,8 @@
  *     %y, %lse, %rest = Attention(%q, %k, %v[, %mask[, %bias]])
  *     %dq, %dk, %dv = AttentionGrad(%dy, %q, %k, %v, %y, %lse, %rest[, %mask[, %bias]])
  *     score = (mask ? scale q.k : fill) + bias        y = dropout(softmax(score)) v       lse + rest = log sum exp score
+ * packed, with heads: q, k and v are one operand [B, T, 3 heads D], given thrice, where they lie side by side, and dq is their
+ * gradients in that order, dk and dv none; on GPUs (passes/gpu/packed.c).
  * Operands are [B, H, T, D], [B, T, D] or [T, D]; with transK k is [.., D, T]; with heads they are [B, T, heads D].
  * mask (bool) and bias broadcast to the scores [B, H, T, T]; no gradient goes to bias. causal: query i sees keys
  * up to i. Dropout draws as the op Dropout does on the scores. Where q, k and v are 16-bit floats, so are y and gradients;
@@ -21,7 +23,7 @@
 struct attention {
 	int64_t heads, transK, causal;
 	double scale, fill, ratio;
-	int64_t id, seed, evaluates;
+	int64_t id, seed, evaluates, packed;
 };
 
 /* on the stack: one or two blocks of so many scores; a row of them at least */
@@ -51,19 +53,19 @@ static bool filled(const Node *n)
 
 /* ---- shapes ---- */
 
-/* x as [b, h, t, d]. */
-static void split(const Type *x, int64_t heads, bool trans, int64_t *dim, int64_t *stride)
+/* x, or one of so many that lie side by side in it, as [b, h, t, d]. */
+static void split(const Type *x, int64_t heads, bool trans, int parts, int64_t *dim, int64_t *stride)
 {
 	const int r = x->rank;
-	const int64_t rows = x->dim[r - 2], cols = x->dim[r - 1];
+	const int64_t rows = x->dim[r - 2], wide = x->dim[r - 1], cols = wide / parts;
 
 	dim[0] = r > 2 ? x->dim[0] : 1;
 	dim[1] = heads ? heads : r > 3 ? x->dim[1] : 1;
 	dim[2] = trans ? cols : rows;
 	dim[3] = heads ? cols / heads : trans ? rows : cols;
-	stride[2] = cols;
+	stride[2] = wide;
 	stride[1] = heads ? dim[3] : rows * cols;
-	stride[0] = heads ? rows * cols : dim[1] * stride[1];
+	stride[0] = heads ? rows * wide : dim[1] * stride[1];
 }
 
 static Type scores(const Node *n, const Geo *g)
@@ -124,9 +126,14 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 			if (in[i]->type.dim[ax] > EXTENT_MOST)
 				return diag_error(d, n->loc, 304, "%s: %s is %s; the largest size is %d", name,
 					in[i]->name, str_shape(d->scratch, &in[i]->type), EXTENT_MOST);
-	split(tq, at->heads, false, q, g->q);
-	split(tk, at->heads, at->transK, k, g->k);
-	split(tv, at->heads, false, v, g->v);
+	const int parts = at->packed ? 3 : 1;
+	if (at->packed && (in[0] != in[1] || in[1] != in[2] || at->heads <= 0 || tq->dim[2] % (parts * at->heads)))
+		return diag_error(d, n->loc, 304,
+			"%s: packed takes one operand [B, T, 3 heads D] thrice, with heads: %s, heads=%lld", name,
+			str_type(d->scratch, tq), (long long)at->heads);
+	split(tq, at->heads, false, parts, q, g->q);
+	split(tk, at->heads, at->transK, parts, k, g->k);
+	split(tv, at->heads, false, parts, v, g->v);
 	g->b = q[0];
 	g->h = q[1];
 	g->tq = q[2];
@@ -183,7 +190,7 @@ static Type y_type(const Node *n, Geo *g)
 	y.rows = 0;
 	y.layout = LAYOUT_PLAIN;
 	y.dim[y.rank - 1] = at->heads ? at->heads * g->dv : g->dv;
-	split(&y, at->heads, false, dim, g->y);
+	split(&y, at->heads, false, 1, dim, g->y);
 	return y;
 }
 
@@ -219,6 +226,8 @@ static bool grad_shape(Node *n, Diag *d)
 		return false;
 	for (int i = 0; i < 3; i++)
 		set_out(n, i, n->in[1 + i]->type);
+	if (((const struct attention *)n->attr)->packed)
+		trim_outs(n, 1);
 	return true;
 }
 
@@ -304,7 +313,8 @@ static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 		c_literal(h->arena, DT_f32, at->scale, 0), (long long)g->b, (long long)g->h, (long long)g->tq,
 		(long long)g->tk, (long long)g->d, (long long)g->dv, text);
 	hole_int(h, "LIBRARY", 1);
-	hole_text(h, "CUDA_CALL", "$k($=, $=1, $=2, $0, $1, $2, pd_attention_run(&$o, $=, $=1, $=2, $0, $1, $2));");
+	const char *packed = at->packed ? "$0, $0 + $PART, $0 + 2 * $PART" : "$0, $1, $2";
+	hole_text(h, "CUDA_CALL", "$k($=, $=1, $=2, %s, pd_attention_run(&$o, $=, $=1, $=2, %s));", packed, packed);
 }
 
 static int64_t sixteens(int64_t n, int64_t most)
@@ -342,27 +352,37 @@ static void name_hole(const Node *n, Holes *h, const Geo *g)
 {
 	const struct attention *at = n->attr;
 
-	hole_name(h, "attention%s_%lldx%lldx%lldx%lldx%lldx%lld%s%s%s%s", is_grad(n) ? "_grad" : "", (long long)g->b,
-		(long long)g->h, (long long)g->tq, (long long)g->tk, (long long)g->d, (long long)g->dv,
+	const char *keys = g->tk == g->tq ? "" : arena_printf(h->arena, "x%lld", (long long)g->tk);
+	const char *values = g->dv == g->d ? "" : arena_printf(h->arena, "x%lld", (long long)g->dv);
+
+	hole_name(h, "attention%s_%lldx%lldx%lld%sx%lld%s%s%s%s%s%s", is_grad(n) ? "_grad" : "", (long long)g->b,
+		(long long)g->h, (long long)g->tq, keys, (long long)g->d, values,
 		filled(n)    ? "_filled"
 		: at->causal ? "_causal"
 			     : "",
-		mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "", dtype_suffix(n->in[0]->type.dtype));
+		at->packed ? "_packed" : "", mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "",
+		dtype_suffix(n->in[0]->type.dtype));
 }
 
 static void call_hole(const Node *n, Holes *h)
 {
 	const struct attention *at = n->attr;
 	const int first = is_grad(n) ? 7 : 3;
-	const char *args = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5, $6" : "$=0, $=1, $=2, $0, $1, $2";
+	const char *plain = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5, $6" : "$=0, $=1, $=2, $0, $1, $2";
+	const char *packed =
+		is_grad(n) ? "$=0, $=0 + $PART, $=0 + 2 * $PART, $0, $1, $1 + $PART, $1 + 2 * $PART, $4, $5, $6"
+			   : "$=0, $=1, $=2, $0, $0 + $PART, $0 + 2 * $PART";
+	const char *args = at->packed ? packed : plain;
 
 	for (int i = first; i < n->nin; i++)
 		if (n->in[i])
 			args = arena_printf(h->arena, "%s, $%d", args, i);
 	hole_text(h, "CALL", "$k(%s%s);", args,
 		at->ratio <= 0                 ? ""
-		: at->evaluates && !is_grad(n) ? ", pd_evaluating() ? -1 : pd_sample($mb)"
-					       : ", pd_sample($mb)");
+		: at->evaluates && !is_grad(n) ? ", pd_evaluating() ? -1 : pd_sample($mb), $ID"
+					       : ", pd_sample($mb), $ID");
+	if (at->ratio > 0)
+		hole_text(h, "CUDA_CALL", "$k(%s, pd_sample_of_step($mb), $ID);", args);
 }
 
 /* The least pd_random_bits of which pd_random_unit is not below the ratio. */
@@ -390,6 +410,7 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "T", "%s", dtype_c(dtype_math(n->in[0]->type.dtype)));
 	half_holes(h, n->in[0]->type.dtype);
 	hole_text(h, "KIND", n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16");
+	hole_int(h, "PART", g.h * g.d); /* packed: from q to k, from k to v */
 	hole_int(h, "QN", type_numel(&n->in[is_grad(n)]->type));
 	hole_int(h, "KN", type_numel(&n->in[is_grad(n) + 1]->type));
 	hole_int(h, "VN", type_numel(&n->in[is_grad(n) + 2]->type));
@@ -416,7 +437,7 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "DROPPED", "0x%08xu", dropped_below((float)at->ratio));
 	hole_text(h, "KEEP", "%s", c_literal(h->arena, n->in[0]->type.dtype, 1 / (1 - at->ratio), 0));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
-	hole_text(h, "ID", "%lldu", (long long)at->id);
+	hole_text(h, "ID", "%lld", (long long)at->id);
 	hole_int(h, "PAR", heads * (is_grad(n) ? 1 : blocks) > 1 && heads * g.tq * g.tk * g.d >= 65536);
 	if (is_grad(n))
 		hole_int(h, "ROOM", heads * g.tq * (int64_t)sizeof(float)); /* from one kernel of a GPU to the other */
@@ -443,7 +464,7 @@ static const AttrDef attrs[] = { AT_INT(struct attention, heads, 0), AT_INT(stru
 	AT_INT(struct attention, causal, 0), AT_FLOAT(struct attention, scale, 1),
 	AT_FLOAT(struct attention, fill, -INFINITY), AT_FLOAT(struct attention, ratio, 0),
 	AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1), AT_INT(struct attention, evaluates, 0),
-	AT_END };
+	AT_INT(struct attention, packed, 0), AT_END };
 
 #define COMMON \
 	.flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), .cost = cost, \
@@ -460,7 +481,7 @@ static bool by_heads(const Node *n, bool out, int at, ShardWay *w)
 	Shard s;
 	const Type *of;
 
-	if (!shard_seed(n, out, at, w, &s, &of) || s.outer != 1 || a->ratio > 0 || axis < 0 ||
+	if (!shard_seed(n, out, at, w, &s, &of) || s.outer != 1 || a->ratio > 0 || a->packed || axis < 0 ||
 		(a->heads && a->heads % w->degree) || (!out && at >= (first ? 7 : 3)) ||
 		s.axis != (of_row ? row : axis))
 		return false;

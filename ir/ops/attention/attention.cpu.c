@@ -15,7 +15,7 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 	, const T *restrict bias
 #endif
 #if DROP
-	, int64_t sample
+	, int64_t sample, uint64_t id
 #endif
 	)
 {
@@ -88,7 +88,7 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 			} else
 #endif
 			for (int j = 0; j < len; j++)
-				row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
+				row[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
 					row[j] * sum * KEEP : 0;
 #else
 #pragma omp simd

@@ -17,13 +17,14 @@ static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 #include "score.part.h"
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *lse, float *rest, const TS *q,
-	const TS *k, const TS *v, const uint8_t *mask, const float *bias, int64_t sample, int done)
+	const TS *k, const TS *v, const uint8_t *mask, const float *bias, const double *late, int64_t of_step,
+	uint64_t id, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *ks = qs + MINE * PITCH, *vs = ks + KEYS * PITCH;
 	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTS * DVC;
 	const int first = (TILES - 1 - (int)(blockIdx.x / (ALL * PARTS))) * MINE;
-	const int64_t b = n / H, h = n % H;
+	const int64_t b = n / H, h = n % H, sample = sample_of(late, of_step);
 	const TS *qn = q + b * QB + h * QH + (int64_t)first * QR, *kn = k + b * KB + h * KH;
 	const TS *vn = v + b * VB + h * VH + part;
 	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
@@ -71,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 #else
 			const int len = TK;
 #endif
-			const uint64_t from = draws(b, h, i, key + threadIdx.x % 4 * 2, sample);
+			const uint64_t from = draws(b, h, i, key + threadIdx.x % 4 * 2, sample, id);
 			float high = top[r], part_sum = 0;
 
 			PD_UNROLL
@@ -127,6 +128,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 		}
 	}
 }
+#if DROP
+
+static void late(double *to)
+{
+	to[0] = (double)pd_sample(0);
+}
+#endif
 }
 
 PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
@@ -137,7 +145,7 @@ PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
 	, const T *bias
 #endif
 #if DROP
-	, int64_t sample
+	, int64_t of_step, uint64_t id
 #endif
 #if LIBRARY
 	, int done
@@ -151,7 +159,13 @@ PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
 	const T *bias = nullptr;
 #endif
 #if !DROP
-	const int64_t sample = 0;
+	const double *late = nullptr;
+	const int64_t of_step = 0;
+	const uint64_t id = 0;
+#elif EVALUATES
+	const double *late = pd_evaluating() ? nullptr : pd_late(device::NAME::late, 1);
+#else
+	const double *late = pd_late(device::NAME::late, 1);
 #endif
 #if !LIBRARY
 	const int done = 0;
@@ -163,5 +177,5 @@ PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
 #endif
 	PD_LAUNCH(device::NAME::run, HEADS * device::NAME::TILES * device::NAME::PARTS, device::NAME::THREADS,
 		((device::NAME::MINE + KEYS) * device::NAME::PITCH + KEYS * device::NAME::PITCHV) * sizeof(TS), y, lse, rest, q,
-		k, v, mask, bias, sample, done);
+		k, v, mask, bias, late, of_step, id, done);
 }

@@ -11,7 +11,7 @@ static void NAME(
 #endif
 #if DROP
 	,
-	int64_t sample
+	int64_t sample, uint64_t id
 #endif
 )
 {
@@ -55,7 +55,7 @@ static void NAME(
 #if EVALUATES
 			if (sample >= 0)
 #endif
-				p[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b),
+				p[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b),
 					       (uint64_t)((h * TQ + i) * TK + j)) >= RATIO
 				               ? p[j] * KEEP
 				               : 0;

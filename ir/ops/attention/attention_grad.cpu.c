@@ -21,7 +21,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 	, const T *restrict bias
 #endif
 #if DROP
-	, int64_t sample
+	, int64_t sample, uint64_t id
 #endif
 	)
 {
@@ -89,7 +89,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 				}
 #if DROP
 				for (int j = 0; j < len; j++) {
-					const int in = pd_random_unit(SEED, ID, (uint64_t)(sample + b),
+					const int in = pd_random_unit(SEED, id, (uint64_t)(sample + b),
 						(uint64_t)((h * TQ + i) * TK + j)) >= RATIO;
 					drow[j] = in ? drow[j] * KEEP : 0;
 					row[j] = in ? row[j] : -row[j];
@@ -109,7 +109,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 				for (int j = len; j < keys; j++) {
 #if FILLED && DROP
 					const uint64_t at = (uint64_t)((h * TQ + i) * TK + j);
-					row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), at) >= RATIO ?
+					row[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b), at) >= RATIO ?
 						EXP(FILL - l - m) * KEEP : 0;
 #elif FILLED
 					row[j] = EXP(FILL - l - m);

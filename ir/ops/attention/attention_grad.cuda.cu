@@ -63,13 +63,13 @@ static __device__ void products_of(float *t, const TS *dy, const TS *y, int row)
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *ts, const TS *dy, const TS *q,
 	const TS *k, const TS *v, const TS *y, const float *lse, const float *rest, const uint8_t *mask, const float *bias,
-	int64_t sample)
+	const double *late, int64_t of_step, uint64_t id)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *dys = qs + MINE * PITCH, *ks = dys + MINE * PITCHV, *vs = ks + KEYS * PITCH;
 	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTSQ * DC;
 	const int first = (TILESQ - 1 - (int)(blockIdx.x / (ALL * PARTSQ))) * MINE;
-	const int64_t b = n / H, h = n % H;
+	const int64_t b = n / H, h = n % H, sample = sample_of(late, of_step);
 	const TS *qn = q + b * QB + h * QH + (int64_t)first * QR, *dyn = dy + b * YB + h * YH + (int64_t)first * YR;
 	const TS *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH;
 	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
@@ -121,7 +121,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *
 #else
 			const int len = TK;
 #endif
-			const uint64_t from = draws(b, h, i, key + threadIdx.x % 4 * 2, sample);
+			const uint64_t from = draws(b, h, i, key + threadIdx.x % 4 * 2, sample, id);
 
 			PD_UNROLL
 			for (int e = 0; e < KEYS / 4; e++) {
@@ -169,14 +169,14 @@ static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *d
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 1) keys(TS *dk, TS *dv, const float *ts,
 	const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest, const uint8_t *mask,
-	const float *bias, int64_t sample)
+	const float *bias, const double *late, int64_t of_step, uint64_t id)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *ks = (TS *)(void *)room, *vs = ks + MINE * PITCH, *qs = vs + MINE * PITCHV, *dys = qs + KEYS * PITCH;
 	row_facts *facts = (row_facts *)(void *)(dys + KEYS * PITCHV);
 	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTS;
 	const int first = (int)(blockIdx.x / (ALL * PARTS)) * MINE;
-	const int64_t b = n / H, h = n % H;
+	const int64_t b = n / H, h = n % H, sample = sample_of(late, of_step);
 	const TS *qn = q + b * QB + h * QH, *dyn = dy + b * YB + h * YH;
 	const TS *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH + (int64_t)first * VR;
 	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
@@ -225,7 +225,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 
 			pd_tiles_there();
 		}
 		const int draw = query + (int)threadIdx.x % 4 * 2;
-		const uint64_t from[2] = { draws(b, h, draw, row, sample), draws(b, h, draw, row + 8, sample) };
+		const uint64_t from[2] = { draws(b, h, draw, row, sample, id), draws(b, h, draw, row + 8, sample, id) };
 
 		PD_UNROLL
 		for (int e = 0; e < KEYS / 4; e++) {
@@ -264,6 +264,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 
 			dv[b * VB + h * VH + (int64_t)j * VR + c] = TILE::store(tov[e / 4][e % 4]);
 	}
 }
+#if DROP
+
+static void late(double *to)
+{
+	to[0] = (double)pd_sample(0);
+}
+#endif
 }
 
 PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const TS *y,
@@ -275,7 +282,7 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 	, const T *bias
 #endif
 #if DROP
-	, int64_t sample
+	, int64_t of_step, uint64_t id
 #endif
 	)
 {
@@ -286,14 +293,20 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 	const T *bias = nullptr;
 #endif
 #if !DROP
-	const int64_t sample = 0;
+	const double *late = nullptr;
+	const int64_t of_step = 0;
+	const uint64_t id = 0;
+#elif EVALUATES
+	const double *late = pd_evaluating() ? nullptr : pd_late(device::NAME::late, 1);
+#else
+	const double *late = pd_late(device::NAME::late, 1);
 #endif
 	const size_t shared = sizeof(TS) * (device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV);
 	const size_t facts = KEYS * sizeof(device::NAME::row_facts);
 	float *ts = (float *)pd_room(ROOM);
 
 	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared,
-		dq, ts, dy, q, k, v, y, lse, rest, mask, bias, sample);
+		dq, ts, dy, q, k, v, y, lse, rest, mask, bias, late, of_step, id);
 	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS,
-		shared + facts, dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, sample);
+		shared + facts, dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, late, of_step, id);
 }

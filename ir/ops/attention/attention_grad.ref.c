@@ -12,7 +12,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 #if DROP
 	,
-	int64_t sample
+	int64_t sample, uint64_t id
 #endif
 )
 {
@@ -37,7 +37,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 		for (int j = 0; j < len; j++) {
 			T s = 0, keep = 1;
 #if DROP
-			keep = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >=
+			keep = pd_random_unit(SEED, id, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >=
 			                       RATIO
 			               ? KEEP
 			               : 0;

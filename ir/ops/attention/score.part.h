@@ -5,14 +5,21 @@ static __device__ float score_of(float s, int64_t b, int64_t h, int64_t i, int64
 	return SCORE;
 }
 
+/* The microbatch's first sample by its number in the run, which late begins with for the step; -1 where nothing is dropped. */
+static __device__ int64_t sample_of(const double *late, int64_t of_step)
+{
+	return !DROP || (EVALUATES && !late) ? -1 : (int64_t)late[0] + of_step;
+}
+
 /* Where dropout draws for a score, and what it scales its weight by (0: dropped), or that of one so many elements
  * further, which is cheap where that number is known to the compiler. */
-static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample)
+static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample,
+	uint64_t id)
 {
 #if DROP
-	return pd_random_place(pd_random_stream(SEED, ID, (uint64_t)(sample + b)), (uint64_t)((h * TQ + i) * TK + j));
+	return pd_random_place(pd_random_stream(SEED, id, (uint64_t)(sample + b)), (uint64_t)((h * TQ + i) * TK + j));
 #else
-	(void)b, (void)h, (void)i, (void)j, (void)sample;
+	(void)b, (void)h, (void)i, (void)j, (void)sample, (void)id;
 	return 0;
 #endif
 }

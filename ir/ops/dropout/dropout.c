@@ -76,8 +76,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "V", together % 8 == 0 ? 8 : together % 4 == 0 ? 4 : 1);
 	if (n->op == OP_Dropout)
 		hole_text(h, "CUDA_CALL",
-			more ? "$k($=0, $=1, $0, $1, pd_sample_of_step($mb));"
-			     : "$k($=0, $=1, $0, pd_sample_of_step($mb));");
+			more ? "$k($=0, $=1, $0, $1, pd_sample_of_step($mb), $ID);"
+			     : "$k($=0, $=1, $0, pd_sample_of_step($mb), $ID);");
 	hole_int(h, "BATCH", batch);
 	hole_int(h, "EACH", count / batch);
 	hole_int(h, "N", count);
@@ -88,12 +88,11 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
 	hole_text(h, "SCALE", "%.17g", 1 / (1 - at->ratio));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
-	hole_text(h, "ID", "%lldu", (long long)at->id);
+	hole_text(h, "ID", "%lld", (long long)at->id);
 	hole_int(h, "PAR", count >= 16384);
 	hole_int(h, "EVALUATES", at->evaluates != 0);
-	hole_name(h, "dropout%s_%lld_%lld%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count,
-		(long long)at->id, dtype_suffix(in), in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "",
-		more ? "_more" : "");
+	hole_name(h, "dropout%s_%lld%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count, dtype_suffix(in),
+		in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "", more ? "_more" : "");
 }
 
 static Cost cost(const Node *n) { return cost_bytes(n, 15.0 * (double)type_numel(&n->in[0]->type)); }
@@ -116,7 +115,7 @@ const OpDef op_Dropout = {
 	.dgrad = { DENSE },
 	.cost = cost,
 	.holes = holes,
-	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
+	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb), $ID);" },
 	.cuda = { .file = "dropout.cuda.cu" },
 };
 

@@ -1,5 +1,5 @@
 /* y = mask x / (1 - ratio); the mask is drawn by global sample and element. */
-static void NAME(T *restrict y, uint8_t *restrict mask, const T *restrict x, int64_t sample)
+static void NAME(T *restrict y, uint8_t *restrict mask, const T *restrict x, int64_t sample, uint64_t id)
 {
 #if EVALUATES
 	if (pd_evaluating()) {
@@ -14,7 +14,7 @@ static void NAME(T *restrict y, uint8_t *restrict mask, const T *restrict x, int
 		for (int i = 0; i < EACH; i++) {
 			const int64_t at = (int64_t)s * EACH + i;
 
-			mask[at] = pd_random_unit(SEED, ID, (uint64_t)(sample + s), (uint64_t)ELEMENT) >= RATIO;
+			mask[at] = pd_random_unit(SEED, id, (uint64_t)(sample + s), (uint64_t)ELEMENT) >= RATIO;
 			y[at] = mask[at] ? x[at] * (T)SCALE : 0;
 		}
 }

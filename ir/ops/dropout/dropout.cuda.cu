@@ -4,13 +4,14 @@
 /* y = that + more. */
 #endif
 namespace device::NAME {
-static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, const double *late, int64_t of_step)
+static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, const double *late, int64_t of_step,
+	uint64_t id)
 {
 	const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
 
 	if (at >= (int64_t)BATCH * EACH)
 		return;
-	const uint64_t stream = pd_random_stream(SEED, ID, (uint64_t)((int64_t)late[0] + of_step + at / EACH));
+	const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)((int64_t)late[0] + of_step + at / EACH));
 	const pd_vec<TX, V> in = pd_read<V>(x + at);
 #if MORE
 	const pd_vec<TY, V> other = pd_read<V>(more + at);
@@ -60,7 +61,7 @@ PD_HOST void NAME(TY *y, uint8_t *mask, const TX *x,
 #if MORE
 	const TY *more,
 #endif
-	int64_t of_step)
+	int64_t of_step, uint64_t id)
 {
 #if !MORE
 	const TY *more = nullptr;
@@ -73,5 +74,5 @@ PD_HOST void NAME(TY *y, uint8_t *mask, const TX *x,
 	}
 #endif
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)BATCH * EACH / V, 256), 256, 0, y, mask, x, more, pd_late(device::NAME::late, 1),
-	          of_step);
+	          of_step, id);
 }

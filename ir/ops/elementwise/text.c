@@ -301,6 +301,30 @@ static const char *ew_body(
 	return arena_printf(a, "%s = %s;", ref_of(a, s, 0), ew_store(a, n->out[0]->type.dtype, ew_text(a, n, ref)));
 }
 
+/* GPUs: a rounded copy of a weight is a row of cast.cuda.cu, channels last where it is to lie so. */
+static void once_holes(const Node *n, Holes *h)
+{
+	const Type *x = &n->in[0]->type, *y = &n->out[0]->type;
+	const bool turned = x->layout != y->layout;
+	const int64_t count = type_numel(x), c = turned ? x->dim[1] : 1, s = count ? count / x->dim[0] / c : 1;
+
+	if (!cast_once(n) || (turned && (x->layout != LAYOUT_PLAIN || y->layout != LAYOUT_NHWC)) || c * s > INT32_MAX)
+		return;
+	hole_text(h, "CUDA_FILE", "cast.cuda.cu");
+	hole_text(h, "CUDA_CALL", "$k($rows);");
+	hole_text(h, "MANY", "{ .n = $COUNTED, .at = { $=, $0 }%s }",
+		turned && c > 1 && s > 1 ? arena_printf(h->arena, ", .of = { %lld, %lld }", (long long)c, (long long)s)
+					 : "");
+	hole_text(h, "MANY_NAME", "cast_%s_%s", dtype_name(x->dtype), dtype_name(y->dtype));
+	hole_int(h, "COUNTED", count);
+	hole_text(h, "TX", "%s", dtype_c(x->dtype));
+	hole_text(h, "TY", "%s", dtype_c(y->dtype));
+	hole_text(h, "LOAD", "%s%s", dtype_half(x->dtype) ? "pd_from_" : "",
+		dtype_half(x->dtype) ? dtype_name(x->dtype) : "");
+	hole_text(h, "STORE", "%s%s", dtype_half(y->dtype) ? "pd_to_" : "",
+		dtype_half(y->dtype) ? dtype_name(y->dtype) : "");
+}
+
 void ew_holes(const Node *n, Holes *h)
 {
 	static const char *const abc[] = { "y", "a", "b", "c" };
@@ -329,4 +353,6 @@ void ew_holes(const Node *n, Holes *h)
 	hole_text(h, "BODY", "%s", ew_body(a, n, &s, nest_ref));
 	if (ew_vector_holes(&s, h, types, 1))
 		hole_text(h, "VECTOR_BODY", "%s", ew_body(a, n, &s, ew_vector_ref));
+	if (n->op == OP_Cast)
+		once_holes(n, h);
 }

@@ -120,20 +120,32 @@ static void part_call(const Node *n, Holes *h, int64_t part)
 		n->nin - 2, at, n->nin - 1, (long long)part);
 }
 
+/* GPUs: all parameters by one launch; a row has weight, states and gradient. */
+static void row_call(const Node *n, Holes *h)
+{
+	const char *at = "$0";
+
+	for (int i = 1; i < n->nin - 1; i++)
+		at = arena_printf(h->arena, "%s, $%d", at, i);
+	hole_int(h, "STATES", n->nin - 3);
+	hole_text(h, "MANY", "{ .n = $N, .at = { %s } }", at);
+	hole_text(h, "MANY_NAME", "%s%s%s%s", op_name(n->op),
+		((const struct optim *)n->attr)->weight_decay != 0 ? "_decay" : "",
+		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
+	hole_text(h, "CUDA_CALL", "$k($rows, $%d);", n->nin - 1);
+}
+
 static void average_call(const Node *n, Holes *h)
 {
 	static const char *const call[] = { "$k($0, $1, $2, $3", "$k($0, $1, $2, $3, $4", "$k($0, $1, $2, $3, $4, $5" };
 	const struct optim *at = n->attr;
 
 	holes(n, h);
-	if (at->part) {
+	row_call(n, h);
+	if (at->part)
 		part_call(n, h, at->part);
-		return;
-	}
-	if (n->nin > optab[n->op]->minin) {
+	else if (n->nin > optab[n->op]->minin)
 		hole_text(h, "CALL", "%s, $N);", call[n->nin - 4]);
-		hole_text(h, "CUDA_CALL", "%s);", call[n->nin - 4]);
-	}
 }
 
 static bool running_shape(Node *n, Diag *d)
@@ -169,6 +181,8 @@ static void running_holes(const Node *n, Holes *h)
 	common_holes(n, h, count);
 	hole_int(h, "ROWS", n->in[1]->type.dim[0]);
 	hole_text(h, "MOMENTUM", "%.17g", at->momentum);
+	hole_text(h, "MANY", "{ .n = $N, .at = { $0, $1 } }");
+	hole_text(h, "MANY_NAME", "running%s", dtype_suffix(n->in[0]->type.dtype));
 	hole_name(h, "running_%lldx%lld%s", (long long)n->in[1]->type.dim[0], (long long)count,
 		dtype_suffix(n->in[0]->type.dtype));
 }
@@ -204,7 +218,7 @@ static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9)
 		.shard = shard_same_shapes, \
 		.holes = average_call, \
 		.cpu = { .file = "optimizer.cpu.c", .call = statement ", $N);" }, \
-		.cuda = { .file = "optimizer.cuda.cu", .call = statement ");" } }
+		.cuda = { .file = "optimizer.cuda.cu" } }
 
 OPTIMIZER(SGD, 3, 1, sgd_attrs, "$k($0, $1, $2");
 OPTIMIZER(Momentum, 4, 3, momentum_attrs, "$k($0, $1, $2, $3");
@@ -226,5 +240,5 @@ const OpDef op_RunningStat = {
 	.shard = running_shard,
 	.holes = running_holes,
 	.cpu = { .file = "running.cpu.c", .call = "$k($0, $1);" },
-	.cuda = { .file = "running.cuda.cu", .call = "$k($0, $1);" },
+	.cuda = { .file = "running.cuda.cu", .call = "$k($rows);" },
 };

@@ -1,13 +1,25 @@
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
- * depends on the step. */
+/* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
+ * late what depends on the step. A row is the parameter, its states and its gradient. */
 namespace device::NAME {
-static __global__ void run(T *w,
-#include "optimizer.state.part.h"
-	const T *g, const T *n, const double *late
-	)
-{
-	const IX i = (IX)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+typedef pd_pack<STATES + 2> pack;
 
+static __global__ void run(const pack p, const T *n, const double *late)
+{
+	const int row = pd_pack_row(p);
+	T *const restrict w = (T *)p.at[row][0];
+#if HEAVYBALL || RMSPROP || ADAGRAD
+	T *const restrict v = (T *)p.at[row][1];
+#endif
+#if ADAM
+	T *const restrict m = (T *)p.at[row][1], *const restrict v = (T *)p.at[row][2];
+#endif
+#if SMOOTHED
+	T *const restrict b = (T *)p.at[row][2];
+#endif
+#if AVERAGE
+	T *const restrict e = (T *)p.at[row][STATES];
+#endif
+	const T *const restrict g = (const T *)p.at[row][STATES + 1];
 	const double lr = late[0];
 #if ADAM && !ONNX
 	const T rate = (T)late[1], root = (T)late[2];
@@ -19,10 +31,11 @@ static __global__ void run(T *w,
 #if AVERAGE
 	const T blend = (T)late[3];
 #endif
+	const T scale = 1 / n[0];
+	const int64_t from = (int64_t)(blockIdx.x - p.first[row]) * pack::EACH, end = p.n[row];
 
 	(void)lr;
-	if (i < N) {
-		const T scale = 1 / n[0];
+	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x) {
 #include "optimizer.part.h"
 	}
 }
@@ -48,25 +61,16 @@ static void late(double *to)
 }
 }
 
-PD_HOST void NAME(T *w,
-#include "optimizer.state.part.h"
-	const T *g, const T *n)
+PD_HOST void NAME(const pd_many *row, int rows, const T *n)
 {
-	PD_LAUNCH(device::NAME::run, pd_blocks(N, 256), 256, 0, w,
-#if HEAVYBALL
-		v,
-#endif
-#if ADAM
-		m, v,
-#endif
-#if RMSPROP || ADAGRAD
-		v,
-#endif
-#if SMOOTHED
-		b,
-#endif
-#if AVERAGE
-		e,
-#endif
-		g, n, pd_late(device::NAME::late, 4));
+	const pd_many *const end = row + rows;
+	const double *const step = pd_late(device::NAME::late, 4);
+
+	while (row < end) {
+		device::NAME::pack p;
+		int64_t blocks;
+
+		row = pd_pack_rows(&p, row, end, &blocks);
+		PD_LAUNCH(device::NAME::run, blocks, 256, 0, p, n, step);
+	}
 }

@@ -1,17 +1,29 @@
-/* Running statistics: the rows of all microbatches, in their order. A thread per element. */
+/* Running statistics: the rows of all microbatches, in their order, for many statistics at a time. */
 namespace device::NAME {
-static __global__ void run(T *r, const T *rows)
-{
-	const IX i = (IX)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+typedef pd_pack<2> pack;
 
-	if (i >= N)
-		return;
-	for (int mb = 0; mb < ROWS; mb++)
-		r[i] = (T)MOMENTUM * r[i] + (T)(1 - MOMENTUM) * rows[mb * N + i];
+static __global__ void run(const pack p)
+{
+	const int row = pd_pack_row(p);
+	T *const restrict r = (T *)p.at[row][0];
+	const T *const restrict rows = (const T *)p.at[row][1];
+	const int64_t from = (int64_t)(blockIdx.x - p.first[row]) * pack::EACH, end = p.n[row];
+
+	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x)
+		for (int mb = 0; mb < ROWS; mb++)
+			r[i] = (T)MOMENTUM * r[i] + (T)(1 - MOMENTUM) * rows[mb * end + i];
 }
 }
 
-PD_HOST void NAME(T *r, const T *rows)
+PD_HOST void NAME(const pd_many *row, int rows)
 {
-	PD_LAUNCH(device::NAME::run, pd_blocks(N, 256), 256, 0, r, rows);
+	const pd_many *const end = row + rows;
+
+	while (row < end) {
+		device::NAME::pack p;
+		int64_t blocks;
+
+		row = pd_pack_rows(&p, row, end, &blocks);
+		PD_LAUNCH(device::NAME::run, blocks, 256, 0, p);
+	}
 }

@@ -161,36 +161,49 @@ PD_HOST void relugrad_64(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::relugrad_64::run, pd_blocks(64 / 4, 256), 256, 0, y, a, b);
 }
 
-/* Running statistics: the rows of all microbatches, in their order. A thread per element. */
-namespace device::running_4x2 {
-static __global__ void run(float *r, const float *rows)
+/* Running statistics: the rows of all microbatches, in their order, for many statistics at a time. */
+namespace device::running {
+typedef pd_pack<2> pack; static __global__ void run(const pack p)
 {
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int row = pd_pack_row(p);
+	float *const restrict r = (float *)p.at[row][0];
+	const float *const restrict rows = (const float *)p.at[row][1];
+	const int64_t from = (int64_t)(blockIdx.x - p.first[row]) * pack::EACH, end = p.n[row];
 
-	if (i >= 2)
-		return;
-	for (int mb = 0; mb < 4; mb++)
-		r[i] = (float)0.75 * r[i] + (float)(1 - 0.75) * rows[mb * 2 + i];
+	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x)
+		for (int mb = 0; mb < 4; mb++)
+			r[i] = (float)0.75 * r[i] + (float)(1 - 0.75) * rows[mb * end + i];
 }
 }
 
-PD_HOST void running_4x2(float *r, const float *rows)
+PD_HOST void running(const pd_many *row, int rows)
 {
-	PD_LAUNCH(device::running_4x2::run, pd_blocks(2, 256), 256, 0, r, rows);
+	const pd_many *const end = row + rows;
+
+	while (row < end) {
+		device::running::pack p;
+		int64_t blocks;
+
+		row = pd_pack_rows(&p, row, end, &blocks);
+		PD_LAUNCH(device::running::run, blocks, 256, 0, p);
+	}
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
- * depends on the step. */
-namespace device::momentum_18 {
-static __global__ void run(float *w, float *restrict v, const float *g, const float *n, const double *late)
+/* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
+ * late what depends on the step. A row is the parameter, its states and its gradient. */
+namespace device::momentum {
+typedef pd_pack<1 + 2> pack; static __global__ void run(const pack p, const float *n, const double *late)
 {
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-
+	const int row = pd_pack_row(p);
+	float *const restrict w = (float *)p.at[row][0];
+	float *const restrict v = (float *)p.at[row][1];
+	const float *const restrict g = (const float *)p.at[row][1 + 1];
 	const double lr = late[0];
+	const float scale = 1 / n[0];
+	const int64_t from = (int64_t)(blockIdx.x - p.first[row]) * pack::EACH, end = p.n[row];
 
 	(void)lr;
-	if (i < 18) {
-		const float scale = 1 / n[0];
+	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x) {
 		const float d = g[i] * scale;
 		v[i] = (float)0.90000000000000002 * v[i] + d;
 		w[i] -= (float)lr * v[i];
@@ -207,108 +220,16 @@ static void late(double *to)
 }
 }
 
-PD_HOST void momentum_18(float *w, float *restrict v, const float *g, const float *n)
+PD_HOST void momentum(const pd_many *row, int rows, const float *n)
 {
-	PD_LAUNCH(device::momentum_18::run, pd_blocks(18, 256), 256, 0, w,
-		v,
-		g, n, pd_late(device::momentum_18::late, 4));
-}
+	const pd_many *const end = row + rows;
+	const double *const step = pd_late(device::momentum::late, 4);
 
-namespace device::momentum_2 {
-static __global__ void run(float *w, float *restrict v, const float *g, const float *n, const double *late)
-{
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	while (row < end) {
+		device::momentum::pack p;
+		int64_t blocks;
 
-	const double lr = late[0];
-
-	(void)lr;
-	if (i < 2) {
-		const float scale = 1 / n[0];
-		const float d = g[i] * scale;
-		v[i] = (float)0.90000000000000002 * v[i] + d;
-		w[i] -= (float)lr * v[i];
+		row = pd_pack_rows(&p, row, end, &blocks);
+		PD_LAUNCH(device::momentum::run, blocks, 256, 0, p, n, step);
 	}
-}
-
-/* What depends on the step. */
-static void late(double *to)
-{
-	const double lr = 0.01;
-
-	to[0] = lr;
-	to[1] = to[2] = to[3] = 0;
-}
-}
-
-PD_HOST void momentum_2(float *w, float *restrict v, const float *g, const float *n)
-{
-	PD_LAUNCH(device::momentum_2::run, pd_blocks(2, 256), 256, 0, w,
-		v,
-		g, n, pd_late(device::momentum_2::late, 4));
-}
-
-namespace device::momentum_24 {
-static __global__ void run(float *w, float *restrict v, const float *g, const float *n, const double *late)
-{
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-
-	const double lr = late[0];
-
-	(void)lr;
-	if (i < 24) {
-		const float scale = 1 / n[0];
-		const float d = g[i] * scale;
-		v[i] = (float)0.90000000000000002 * v[i] + d;
-		w[i] -= (float)lr * v[i];
-	}
-}
-
-/* What depends on the step. */
-static void late(double *to)
-{
-	const double lr = 0.01;
-
-	to[0] = lr;
-	to[1] = to[2] = to[3] = 0;
-}
-}
-
-PD_HOST void momentum_24(float *w, float *restrict v, const float *g, const float *n)
-{
-	PD_LAUNCH(device::momentum_24::run, pd_blocks(24, 256), 256, 0, w,
-		v,
-		g, n, pd_late(device::momentum_24::late, 4));
-}
-
-namespace device::momentum_3 {
-static __global__ void run(float *w, float *restrict v, const float *g, const float *n, const double *late)
-{
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-
-	const double lr = late[0];
-
-	(void)lr;
-	if (i < 3) {
-		const float scale = 1 / n[0];
-		const float d = g[i] * scale;
-		v[i] = (float)0.90000000000000002 * v[i] + d;
-		w[i] -= (float)lr * v[i];
-	}
-}
-
-/* What depends on the step. */
-static void late(double *to)
-{
-	const double lr = 0.01;
-
-	to[0] = lr;
-	to[1] = to[2] = to[3] = 0;
-}
-}
-
-PD_HOST void momentum_3(float *w, float *restrict v, const float *g, const float *n)
-{
-	PD_LAUNCH(device::momentum_3::run, pd_blocks(3, 256), 256, 0, w,
-		v,
-		g, n, pd_late(device::momentum_3::late, 4));
 }

@@ -203,18 +203,30 @@ void update(void)
 	float *n_2 = (void *)(tmp + 0);                          /* f32[] */
 
 	pd_set_count(n_2);                                       /* %n f32[] */
-	running_4x2(P->mean, R->mean_rows);                      /* @mean  b */
-	running_4x2(P->var, R->var_rows);                        /* @var  b */
+	{
+		const pd_many rows[] = {
+			{ .n = 2, .at = { P->mean, R->mean_rows } }, /* @mean  b */
+			{ .n = 2, .at = { P->var, R->var_rows } }, /* @var  b */
+		};
+
+		running(rows, (int)(sizeof rows / sizeof *rows));
+	}
 	pd_gradient(0, G->w1);
-	momentum_18(P->w1, S->w1_mom, G->w1, n_2);               /* @w1 */
 	pd_gradient(1, G->scale);
-	momentum_2(P->scale, S->scale_mom, G->scale, n_2);       /* @scale */
 	pd_gradient(2, G->bias);
-	momentum_2(P->bias, S->bias_mom, G->bias, n_2);          /* @bias */
 	pd_gradient(5, G->w2);
-	momentum_24(P->w2, S->w2_mom, G->w2, n_2);               /* @w2 */
 	pd_gradient(6, G->b2);
-	momentum_3(P->b2, S->b2_mom, G->b2, n_2);                /* @b2 */
+	{
+		const pd_many rows[] = {
+			{ .n = 18, .at = { P->w1, S->w1_mom, G->w1 } }, /* @w1 */
+			{ .n = 2, .at = { P->scale, S->scale_mom, G->scale } }, /* @scale */
+			{ .n = 2, .at = { P->bias, S->bias_mom, G->bias } }, /* @bias */
+			{ .n = 24, .at = { P->w2, S->w2_mom, G->w2 } }, /* @w2 */
+			{ .n = 3, .at = { P->b2, S->b2_mom, G->b2 } }, /* @b2 */
+		};
+
+		momentum(rows, (int)(sizeof rows / sizeof *rows), n_2);
+	}
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -268,18 +268,20 @@ PD_HOST void add_16(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::add_16::run, pd_blocks(16 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
- * depends on the step. */
-namespace device::sgd_24 {
-static __global__ void run(float *w, const float *g, const float *n, const double *late)
+/* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
+ * late what depends on the step. A row is the parameter, its states and its gradient. */
+namespace device::sgd {
+typedef pd_pack<2> pack; static __global__ void run(const pack p, const float *n, const double *late)
 {
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-
+	const int row = pd_pack_row(p);
+	float *const restrict w = (float *)p.at[row][0];
+	const float *const restrict g = (const float *)p.at[row][1];
 	const double lr = late[0];
+	const float scale = 1 / n[0];
+	const int64_t from = (int64_t)(blockIdx.x - p.first[row]) * pack::EACH, end = p.n[row];
 
 	(void)lr;
-	if (i < 24) {
-		const float scale = 1 / n[0];
+	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x) {
 		const float d = g[i] * scale;
 		w[i] -= (float)lr * d;
 	}
@@ -295,70 +297,16 @@ static void late(double *to)
 }
 }
 
-PD_HOST void sgd_24(float *w, const float *g, const float *n)
+PD_HOST void sgd(const pd_many *row, int rows, const float *n)
 {
-	PD_LAUNCH(device::sgd_24::run, pd_blocks(24, 256), 256, 0, w,
-		g, n, pd_late(device::sgd_24::late, 4));
-}
+	const pd_many *const end = row + rows;
+	const double *const step = pd_late(device::sgd::late, 4);
 
-namespace device::sgd_16 {
-static __global__ void run(float *w, const float *g, const float *n, const double *late)
-{
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	while (row < end) {
+		device::sgd::pack p;
+		int64_t blocks;
 
-	const double lr = late[0];
-
-	(void)lr;
-	if (i < 16) {
-		const float scale = 1 / n[0];
-		const float d = g[i] * scale;
-		w[i] -= (float)lr * d;
+		row = pd_pack_rows(&p, row, end, &blocks);
+		PD_LAUNCH(device::sgd::run, blocks, 256, 0, p, n, step);
 	}
-}
-
-/* What depends on the step. */
-static void late(double *to)
-{
-	const double lr = 0.5;
-
-	to[0] = lr;
-	to[1] = to[2] = to[3] = 0;
-}
-}
-
-PD_HOST void sgd_16(float *w, const float *g, const float *n)
-{
-	PD_LAUNCH(device::sgd_16::run, pd_blocks(16, 256), 256, 0, w,
-		g, n, pd_late(device::sgd_16::late, 4));
-}
-
-namespace device::sgd_6 {
-static __global__ void run(float *w, const float *g, const float *n, const double *late)
-{
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-
-	const double lr = late[0];
-
-	(void)lr;
-	if (i < 6) {
-		const float scale = 1 / n[0];
-		const float d = g[i] * scale;
-		w[i] -= (float)lr * d;
-	}
-}
-
-/* What depends on the step. */
-static void late(double *to)
-{
-	const double lr = 0.5;
-
-	to[0] = lr;
-	to[1] = to[2] = to[3] = 0;
-}
-}
-
-PD_HOST void sgd_6(float *w, const float *g, const float *n)
-{
-	PD_LAUNCH(device::sgd_6::run, pd_blocks(6, 256), 256, 0, w,
-		g, n, pd_late(device::sgd_6::late, 4));
 }

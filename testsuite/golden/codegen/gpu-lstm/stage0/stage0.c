@@ -151,13 +151,19 @@ void update(void)
 
 	pd_set_count(n_2);                                       /* %n f32[] */
 	pd_gradient(0, G->W);
-	sgd_24(P->W, G->W, n_2);                                 /* @W */
 	pd_gradient(1, G->R_2);
-	sgd_16(P->R_2, G->R_2, n_2);                             /* @R */
 	pd_gradient(2, G->B);
-	sgd_16(P->B, G->B, n_2);                                 /* @B */
 	pd_gradient(3, G->w2);
-	sgd_6(P->w2, G->w2, n_2);                                /* @w2 */
+	{
+		const pd_many rows[] = {
+			{ .n = 24, .at = { P->W, G->W } },       /* @W */
+			{ .n = 16, .at = { P->R_2, G->R_2 } },   /* @R */
+			{ .n = 16, .at = { P->B, G->B } },       /* @B */
+			{ .n = 6, .at = { P->w2, G->w2 } },      /* @w2 */
+		};
+
+		sgd(rows, (int)(sizeof rows / sizeof *rows), n_2);
+	}
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -218,18 +218,20 @@ PD_HOST void fused_mul_sum_8_4bbd5c7f(float *y, const float *x0, const float *x1
 	PD_LAUNCH(device::fused_mul_sum_8_4bbd5c7f::run, pd_blocks(8 / 4, 256), 256, 0, y, x0, x1, x2, x3);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
- * depends on the step. */
-namespace device::sgd_16 {
-static __global__ void run(float *w, const float *g, const float *n, const double *late)
+/* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
+ * late what depends on the step. A row is the parameter, its states and its gradient. */
+namespace device::sgd {
+typedef pd_pack<2> pack; static __global__ void run(const pack p, const float *n, const double *late)
 {
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-
+	const int row = pd_pack_row(p);
+	float *const restrict w = (float *)p.at[row][0];
+	const float *const restrict g = (const float *)p.at[row][1];
 	const double lr = late[0];
+	const float scale = 1 / n[0];
+	const int64_t from = (int64_t)(blockIdx.x - p.first[row]) * pack::EACH, end = p.n[row];
 
 	(void)lr;
-	if (i < 16) {
-		const float scale = 1 / n[0];
+	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x) {
 		const float d = g[i] * scale;
 		w[i] -= (float)lr * d;
 	}
@@ -245,8 +247,16 @@ static void late(double *to)
 }
 }
 
-PD_HOST void sgd_16(float *w, const float *g, const float *n)
+PD_HOST void sgd(const pd_many *row, int rows, const float *n)
 {
-	PD_LAUNCH(device::sgd_16::run, pd_blocks(16, 256), 256, 0, w,
-		g, n, pd_late(device::sgd_16::late, 4));
+	const pd_many *const end = row + rows;
+	const double *const step = pd_late(device::sgd::late, 4);
+
+	while (row < end) {
+		device::sgd::pack p;
+		int64_t blocks;
+
+		row = pd_pack_rows(&p, row, end, &blocks);
+		PD_LAUNCH(device::sgd::run, blocks, 256, 0, p, n, step);
+	}
 }

@@ -125,11 +125,17 @@ void update(void)
 
 	pd_set_count(n_1);                                       /* %n.1 f32[] */
 	pd_gradient(0, G->w1);
-	sgd_16(P->w1, G->w1, n_1);                               /* @w1 */
 	pd_gradient(1, G->w2);
-	sgd_16(P->w2, G->w2, n_1);                               /* @w2 */
 	pd_gradient(2, G->w3);
-	sgd_16(P->w3, G->w3, n_1);                               /* @w3 */
+	{
+		const pd_many rows[] = {
+			{ .n = 16, .at = { P->w1, G->w1 } },     /* @w1 */
+			{ .n = 16, .at = { P->w2, G->w2 } },     /* @w2 */
+			{ .n = 16, .at = { P->w3, G->w3 } },     /* @w3 */
+		};
+
+		sgd(rows, (int)(sizeof rows / sizeof *rows), n_1);
+	}
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -30,20 +30,22 @@ PD_HOST void relugrad_20(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::relugrad_20::run, pd_blocks(20 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
- * depends on the step. */
-namespace device::adam_30 {
-static __global__ void run(float *w, float *restrict m, float *restrict v, const float *g, const float *n,
-	const double *late)
+/* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
+ * late what depends on the step. A row is the parameter, its states and its gradient. */
+namespace device::adam {
+typedef pd_pack<2 + 2> pack; static __global__ void run(const pack p, const float *n, const double *late)
 {
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-
+	const int row = pd_pack_row(p);
+	float *const restrict w = (float *)p.at[row][0];
+	float *const restrict m = (float *)p.at[row][1], *const restrict v = (float *)p.at[row][2];
+	const float *const restrict g = (const float *)p.at[row][2 + 1];
 	const double lr = late[0];
 	const float rate = (float)late[1], root = (float)late[2];
+	const float scale = 1 / n[0];
+	const int64_t from = (int64_t)(blockIdx.x - p.first[row]) * pack::EACH, end = p.n[row];
 
 	(void)lr;
-	if (i < 30) {
-		const float scale = 1 / n[0];
+	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x) {
 		const float d = g[i] * scale;
 		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
 		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
@@ -65,49 +67,16 @@ static void late(double *to)
 }
 }
 
-PD_HOST void adam_30(float *w, float *restrict m, float *restrict v, const float *g, const float *n)
+PD_HOST void adam(const pd_many *row, int rows, const float *n)
 {
-	PD_LAUNCH(device::adam_30::run, pd_blocks(30, 256), 256, 0, w,
-		m, v,
-		g, n, pd_late(device::adam_30::late, 4));
-}
+	const pd_many *const end = row + rows;
+	const double *const step = pd_late(device::adam::late, 4);
 
-namespace device::adam_5 {
-static __global__ void run(float *w, float *restrict m, float *restrict v, const float *g, const float *n,
-	const double *late)
-{
-	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	while (row < end) {
+		device::adam::pack p;
+		int64_t blocks;
 
-	const double lr = late[0];
-	const float rate = (float)late[1], root = (float)late[2];
-
-	(void)lr;
-	if (i < 5) {
-		const float scale = 1 / n[0];
-		const float d = g[i] * scale;
-		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
-		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
-		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+		row = pd_pack_rows(&p, row, end, &blocks);
+		PD_LAUNCH(device::adam::run, blocks, 256, 0, p, n, step);
 	}
-}
-
-/* What depends on the step. */
-static void late(double *to)
-{
-	const double lr = 0.01;
-	const double t = (double)pd_update_index() + 1;
-	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
-
-	to[0] = lr;
-	to[1] = to[2] = to[3] = 0;
-	to[1] = (double)rate;
-	to[2] = (double)root;
-}
-}
-
-PD_HOST void adam_5(float *w, float *restrict m, float *restrict v, const float *g, const float *n)
-{
-	PD_LAUNCH(device::adam_5::run, pd_blocks(5, 256), 256, 0, w,
-		m, v,
-		g, n, pd_late(device::adam_5::late, 4));
 }

@@ -120,9 +120,15 @@ void update(void)
 
 	pd_set_count(n_2);                                       /* %n f32[] */
 	pd_gradient(0, G->w1);
-	adam_30(P->w1, S->w1_m, S->w1_v, G->w1, n_2);            /* @w1 */
 	pd_gradient(1, G->b1);
-	adam_5(P->b1, S->b1_m, S->b1_v, G->b1, n_2);             /* @b1 */
+	{
+		const pd_many rows[] = {
+			{ .n = 30, .at = { P->w1, S->w1_m, S->w1_v, G->w1 } }, /* @w1 */
+			{ .n = 5, .at = { P->b1, S->b1_m, S->b1_v, G->b1 } }, /* @b1 */
+		};
+
+		adam(rows, (int)(sizeof rows / sizeof *rows), n_2);
+	}
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

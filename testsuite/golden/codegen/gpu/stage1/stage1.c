@@ -141,9 +141,15 @@ void update(void)
 
 	pd_set_count(n_1);                                       /* %n.1 f32[] */
 	pd_gradient(0, G->w2);
-	adam_15(P->w2, S->w2_m, S->w2_v, G->w2, n_1);            /* @w2 */
 	pd_gradient(1, G->b2);
-	adam_3(P->b2, S->b2_m, S->b2_v, G->b2, n_1);             /* @b2 */
+	{
+		const pd_many rows[] = {
+			{ .n = 15, .at = { P->w2, S->w2_m, S->w2_v, G->w2 } }, /* @w2 */
+			{ .n = 3, .at = { P->b2, S->b2_m, S->b2_v, G->b2 } }, /* @b2 */
+		};
+
+		adam(rows, (int)(sizeof rows / sizeof *rows), n_1);
+	}
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -1,0 +1,103 @@
+/* Calls of kernels: of a node, of updates that one launch does, of the rounded copies of weights. */
+#include <inttypes.h>
+#include "stage.h"
+
+static const char *microbatch_text(void *stage_cx) { return use(stage_cx, NAME_MB); }
+
+/* The gradient that an update node takes, for --dump-grads. Rows add to what an update of the same parameter told before. */
+static void write_gradient(StageCx *x, Cw *w, const Node *n)
+{
+	const int i = table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]);
+	bool add = false;
+
+	if (n->op != OP_SGDRows) {
+		cw_line(w, "pd_gradient(%d, %s);", i, value_text(x, n->in[n->nin - 2]));
+		return;
+	}
+	for (const Node *k = n->prev; k; k = k->prev)
+		add |= (optab[k->op]->flags & OP_UPDATE) && k->in[0] == n->in[0];
+	const int64_t rows = type_numel(&n->in[1]->type), all = type_numel(&n->in[2]->type);
+	cw_line(w, "pd_gradient_rows(%d, %s, %s, %" PRId64 ", %" PRId64 ", %d);", i, value_text(x, n->in[1]),
+		value_text(x, n->in[2]), rows, rows ? all / rows : 0, add);
+}
+
+static Place place_here(StageCx *x) { return (Place){ x, value_text, object_text, scratch_text, microbatch_text }; }
+
+/* Nodes that one call does: one, or rows of a table. */
+static void write_kernel_nodes(StageCx *x, Cw *w, int n, const Node *const *node)
+{
+	const Place here = place_here(x);
+	const NodeKernel *nk = kernel_of(&x->kernels, node[0]);
+	const char **comment = NEWN(x->b->a, const char *, n);
+
+	if (!nk) {
+		x->failed = true;
+		return;
+	}
+	if (nk->object)
+		PUSH(x->b->a, x->object, x->nobject, x->capobject) = node[0];
+	for (int i = 0; i < n; i++) {
+		const Node *k = node[i];
+		if ((optab[k->op]->flags & OP_UPDATE) && k->in[0]->param->kind == PARAM_WEIGHT && k->nin >= 3)
+			write_gradient(x, w, k);
+		comment[i] = comment_of(x, k);
+	}
+	write_call(&x->kernels, w, n, node, comment, &here);
+}
+
+void write_kernel_node(StageCx *x, Cw *w, const Node *n) { write_kernel_nodes(x, w, 1, &n); }
+
+const Node *write_updates(StageCx *x, Cw *w, const Node *n, const Node *end)
+{
+	const Place here = place_here(x);
+	const Node **node = NULL;
+	int count = 0, cap = 0;
+
+	for (const Node *k = n; k != end && (k == n || same_call(&x->kernels, n, k, &here)); k = k->next)
+		PUSH(x->b->a, node, count, cap) = k;
+	write_kernel_nodes(x, w, count, node);
+	return node[count - 1];
+}
+
+bool update_alone(const StageCx *x, const Node *n)
+{
+	return on_gpu(x) && !x->clocks && !x->b->t->loop.check_numerics && optab[n->op]->flags & OP_UPDATE &&
+	       n->phase == PHASE_UPDATE && owner_of_update(x->s, n) < 0;
+}
+
+/* The copies of weights, which are made in any order: by a call for each kernel that takes several. */
+static void write_copies(StageCx *x, Cw *w)
+{
+	const Place here = place_here(x);
+	const Node **copy = NULL, **row = NULL;
+	int n = 0, cap = 0, rows = 0, caprows = 0;
+
+	for (const Node *k = x->s->forward->first; k; k = k->next)
+		if (cast_once(k))
+			PUSH(x->b->a, copy, n, cap) = k;
+	for (int i = 0; i < n; i++) {
+		if (!copy[i])
+			continue;
+		rows = 0;
+		for (int k = i; k < n; k++)
+			if (copy[k] && (k == i || same_call(&x->kernels, copy[i], copy[k], &here))) {
+				PUSH(x->b->a, row, rows, caprows) = copy[k];
+				copy[k] = k > i ? NULL : copy[k];
+			}
+		write_kernel_nodes(x, w, rows, row);
+	}
+}
+
+/* Weights in 16 bits: made before the first forward of all, and behind every update. */
+void write_rounding(StageCx *x, Cw *w)
+{
+	if (!rounds(x->s))
+		return;
+	cw_blank(w);
+	cw_stmt(w, "the copies of weights are there", "static bool rounded;");
+	cw_blank(w);
+	cw_func(w, "static void round_weights(void)");
+	write_copies(x, w);
+	cw_line(w, "rounded = true;");
+	cw_end(w);
+}
