@@ -65,7 +65,7 @@ FAULTS = {
              r"the updated 'm.l.0.weight' differs first: .*'/m/l.0/Gemm' Gemm, written by UPDATE on device 0"),
     'dropout': (DROP, DROPPED, [('stage0/stage0.c', 'pd_sample(mb)', '(pd_sample(mb) + (mb == 1))')],
                 r"'/dp.0/Dropout_output_0' of microbatch 1 differs first: .*node #\d+ '/dp.0/Dropout' Dropout, made by F1 on device 0 \(stage 0\)"),
-    'recompute': (DROP, AGAIN, [('stage0/stage0.c', 're_l_0_Gemm_output_0, pd_sample(mb))', 're_l_0_Gemm_output_0, pd_sample(mb) + 1)')],
+    'recompute': (DROP, AGAIN, [('stage0/stage0.c', 're_l_0_Gemm_output_0, pd_sample(mb),', 're_l_0_Gemm_output_0, pd_sample(mb) + 1,')],
                   r"'d.l.0.weight' of microbatch 0 differs first: .*'/l.0/Gemm' Gemm, made by B0 on device 0 \(stage 0\)"),
     # ---- other models, plans of tensor groups, divided optimizer state, servers of rows ----
     'gradient of a convolution': (LENET, TWO,
