@@ -464,7 +464,9 @@ static void write_row_update(StageCx *x, Cw *w, const Node *n)
 		table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]), width);
 	clock_node(x, w, n);
 	if (on_gpu(x)) {
-		cw_line(w, "%s(pd_collected(), rows, %s);", nk->name, value_text(x, n->in[n->nin - 1]));
+		cw_line(w, "const pd_many all = { .n = %" PRId64 ", .at = { pd_collected(), rows } };",
+			width * most_rows(x, n));
+		cw_line(w, "%s(&all, 1, %s);", nk->name, value_text(x, n->in[n->nin - 1]));
 		cw_line(w, "pd_put_collected(%d);", share_of(x->s, first_collect(n)));
 	} else {
 		cw_line(w, "for (int64_t i = 0; i < count; i++)");

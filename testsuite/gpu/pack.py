@@ -28,6 +28,10 @@ BENCH = {
     'lstm_lm': ('', ['--micro-batch', '20', '--global-batch', '20', '--loss', 'softmax_ce'], 'tokens', 20 * 35, 0, ''),
     'kernels': ('', ['--loss', 'softmax_ce'], 'samples', 0, 0, ''),
 }
+# programs whose launches roofline --counts counts and whose kernels nvcc --bench compiles: graph, flags
+COUNTED = {'gpt2, AdamW': ('gpt2_small.onnx', ['--dim', 'time=1024', '--micro-batch', '8', '--global-batch', '8', '--amp', 'bf16', '--optimizer', 'adamw:lr=1e-4']),
+           'resnet50, Momentum': ('resnet50.onnx', ['--micro-batch', '64', '--global-batch', '64', '--amp', 'bf16', '--optimizer', 'momentum:lr=0.1']),
+           'mlp, SGD': ('mnist_mlp.onnx', ['--micro-batch', '512', '--global-batch', '512', '--optimizer', 'sgd:lr=0.001'])}
 # samples of two steps that are too many to be made up in memory: name -> type, shape, how many values an index has
 DATA = {'resnet50': {'x': ['<f4', [256, 3, 224, 224], 0], 'labels': ['<i8', [256], 1000]}}
 # operator of `kernels` -> how often a tensor of its width is read or written, by all of its kind

@@ -325,7 +325,7 @@ static int64_t sixteens(int64_t n, int64_t most)
 
 /* Tiles of GPUs: columns of a head that lie in shared memory at a time, queries and keys of a block. All of them take less than
  * the 48 KiB that a launch may have; the gradients have four matrices there, the forward three. RESIDENT blocks of small heads find
- * registers on an SM at once, of the second kernel of gradients one less. */
+ * registers on an SM at once, of the second kernel of gradients half as many, with nothing spilled from sm_80 to sm_100. */
 static void tile_holes(const Node *n, Holes *h, const Geo *g)
 {
 	const DType t = n->in[0]->type.dtype;
@@ -342,7 +342,7 @@ static void tile_holes(const Node *n, Holes *h, const Geo *g)
 	hole_int(h, "DC", dc);
 	hole_int(h, "DVC", dvc);
 	hole_int(h, "WARPS", sixteens(longest > 0 ? longest : 1, is_grad(n) && !small ? 32 : 64) / 16);
-	hole_int(h, "KEYS", sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, small ? 64 : 32));
+	hole_int(h, "KEYS", sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, 32));
 	hole_int(h, "VECTORS", vectors);
 	hole_int(h, "RESIDENT", small ? 4 : 1);
 	library_holes(n, h, g, vectors);

@@ -167,7 +167,7 @@ static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *d
 	pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + c, YR, 1, TQ - query, DV - c);
 }
 
-static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 1) keys(TS *dk, TS *dv, const float *ts,
+static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT / 2 : 1) keys(TS *dk, TS *dv, const float *ts,
 	const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest, const uint8_t *mask,
 	const float *bias, const double *late, int64_t of_step, uint64_t id)
 {
