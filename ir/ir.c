@@ -463,6 +463,14 @@ static bool touches(const Node *n, const Map *roots)
 	return false;
 }
 
+bool sums_each(const Stage *s)
+{
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_AllReduce && attr_int(n, "each"))
+			return true;
+	return false;
+}
+
 Node *bucket_node(const Stage *s, const Node *sum)
 {
 	Arena *a = arena_new();

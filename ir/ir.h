@@ -348,6 +348,8 @@ DType attr_dtype(const Node *n, const char *name); /* a string that names one; f
 /* The node behind which the sum of a bucket begins, in the graph that makes the stage's gradients: the last that makes or
  * reads one of them, for what is summed in place is no gradient of this device any more. NULL: sum is no bucket. */
 Node *bucket_node(const Stage *s, const Node *sum);
+/* Some gradients are summed in parts behind every backward (AllReduce {each}). */
+bool sums_each(const Stage *s);
 Ints attr_ints(const Node *n, const char *name);
 /* Numbers that a SquareSum of a piece of a table tells, or those of all replicas of their parts; 0: it tells the sum of a whole
  * parameter. */

@@ -81,13 +81,16 @@ typedef struct Schedule {
 	 * SYNC and UPDATE have the first microbatch of theirs. The program repeats turn. */
 	bool async;
 	VersionRule rule;
-	bool robin;          /* a step is a minibatch: those of a round fall to a stage's replicas in turn */
-	int late;            /* Pipe-SGD: an update has the gradients of so many steps before; else 0 */
-	int per_step;        /* microbatches of a step; nmicro: of all that is shown */
-	int *depth;          /* by stage: microbatches between forward and backward on a device, at most */
-	int *versions;       /* by stage: how many are kept where several are wanted */
-	int *round;          /* by stage: turns of a device until the pipeline runs empty; NULL: it never does */
-	int lag;             /* the largest of any turn */
+	bool robin;    /* a step is a minibatch: those of a round fall to a stage's replicas in turn */
+	int late;      /* Pipe-SGD: an update has the gradients of so many steps before; else 0 */
+	int per_step;  /* microbatches of a step; nmicro: of all that is shown */
+	int *depth;    /* by stage: microbatches between forward and backward on a device, at most */
+	int *versions; /* by stage: how many are kept where several are wanted */
+	int *round;    /* by stage: turns of a device until the pipeline runs empty; NULL: it never does */
+	int lag;       /* the largest of any turn */
+	/* By stage: the n-th backwards of its replicas (W, where they are split) sum their gradients together, so that none ends
+	 * before all have begun (AllReduce {each}); NULL: in no stage */
+	bool *together;
 	DeviceSchedule *dev; /* by rank */
 	const char *file;    /* NULL: it was made here */
 	ActionPlace *place;

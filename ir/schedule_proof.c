@@ -11,6 +11,7 @@ typedef struct Proof {
 	Diag *d;
 	Arena *a;
 	int *synced;   /* async, by rank: sums of gradients it came to */
+	int *begun;    /* by rank and stage: backwards that sum gradients with those of other replicas */
 	char *done;    /* [kind][stage][mb] */
 	int *holds[2]; /* [rank][stage][slot], [rank][stage][entry] -> mb + 1 that owns it */
 	int most;      /* slots or entries of a stage */
@@ -167,6 +168,24 @@ static bool all_synced(const Proof *p, int rank, int at)
 	return true;
 }
 
+/* Schedule.together: the action at hand has begun, and so have those of the other replicas. */
+static bool all_begun(const Proof *p, int rank, int at)
+{
+	const Schedule *s = p->s;
+	const Action *x = &s->dev[rank].act[at];
+	int *begun = &p->begun[x->stage], k = 0;
+
+	if (!s->together || !s->together[x->stage] || x->kind != (schedule_has(s, ACT_W) ? ACT_W : ACT_B))
+		return true;
+	for (int i = 0; i <= at; i++)
+		k += s->dev[rank].act[i].stage == x->stage && s->dev[rank].act[i].kind == x->kind;
+	begun[rank * s->nstage] = k;
+	for (int r = 0; r < s->replicas[x->stage]; r++)
+		if (begun[s->device[x->stage][r] * s->nstage] < k)
+			return false;
+	return true;
+}
+
 /* SYNC of a stage stands behind all that the device does of it, UPDATE behind SYNC. */
 static bool ends_step(const Proof *p, int rank, int at)
 {
@@ -203,7 +222,7 @@ static Step step(const Proof *p, int rank, int at)
 	if (!in_order(p, rank, x))
 		return STEP_FAULT;
 	if ((x->kind == ACT_F && !arrived(p, x->stage, x->mb, true)) ||
-		(x->kind == ACT_B && !arrived(p, x->stage, x->mb, false)))
+		(x->kind == ACT_B && !arrived(p, x->stage, x->mb, false)) || !all_begun(p, rank, at))
 		return STEP_WAIT;
 	if (!slot_rules(p, rank, x))
 		return STEP_FAULT;
@@ -375,6 +394,7 @@ bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *
 	for (int i = SLOT; i <= ENTRY; i++)
 		p.holds[i] = NEWN(a, int, s->ndevice * s->nstage * most);
 	p.synced = NEWN(a, int, s->ndevice);
+	p.begun = NEWN(a, int, s->ndevice * s->nstage);
 	p.last = NEWN(a, int, s->nstage * s->nmicro);
 	find_last(&p);
 	bool ok = run_all(&p) && complete(&p) && versions_hold(&p) && depth_holds(&p);

@@ -278,6 +278,8 @@ void pd_norm_end(void);
  * pd_total_count(). Called once per trained parameter and step from its update; keeps a copy
  * under --dump-grads, else does nothing. */
 void pd_gradient(int i, const void *sum);
+/* The same of one of which each member has a part. */
+void pd_gradient_part(const pd_group *g, int i, const void *part, int64_t n);
 /* The same of rows: rows[k] of `width` elements belongs to row ids[k] (-1: none). With add they
  * come on top of what was told of params[i] before in this step. */
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
@@ -342,6 +344,7 @@ void pd_allreduce_wait(void);
  * r x part on, `part` of them or what is left. at: where they begin in the buffer, in elements. */
 typedef struct pd_part {
 	int64_t at, n, part;
+	int64_t own; /* where the member's own part begins in a buffer that has nothing else of it */
 } pd_part;
 static inline size_t pd_part_at(int replica, int64_t part, int64_t n)
 {
@@ -357,6 +360,8 @@ static inline size_t pd_part_of(int replica, int64_t part, int64_t n)
 }
 /* ReduceScatter: sums as those of pd_allreduce_start, of the member's own parts; what is in the others means nothing then. */
 void pd_scatter_start(const pd_group *g, float *buf, const pd_part *p, int n);
+/* The same of a microbatch's gradients, into the sums of the own parts: add: to what is there. `one` is free behind the next wait. */
+void pd_scatter_add(const pd_group *g, float *sum, const float *one, const pd_part *p, int n, int add);
 /* AllGather: the parts of all members, elements of `size` bytes. */
 void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size_t size);
 /* The same of sums of gradients, where somebody looks at them: --dump-grads, pdcc verify. */

@@ -168,6 +168,33 @@ static void walk(Listing *l, int k)
 	}
 }
 
+/* The place from which on a bucket's gradients are sent (AllReduce {each}); NULL: behind the end of graph k. */
+static Moment begin_of(const Listing *l, int k, const Node *sum)
+{
+	Moment at = { k, 1 };
+	const Node *last = sum ? bucket_node(l->s, sum) : NULL;
+
+	for (const Node *n = l->graph[k]->first; n && n != last; n = n->next)
+		at.place++;
+	return at;
+}
+
+/* Such gradients are needed until the next bucket begins. */
+static void send_parts(Listing *l, int k)
+{
+	const Node *before = NULL;
+
+	for (const Node *n = l->s->update->first;; n = n->next) {
+		if (n && (n->op != OP_AllReduce || !attr_int(n, "each")))
+			continue;
+		for (int i = 0; before && i < before->nin; i++)
+			l->item[number_of(l, before->in[i]->def->in[0])].last = begin_of(l, k, n);
+		if (!n)
+			return;
+		before = n;
+	}
+}
+
 static void write_operands(Listing *l, Buf *out, Value *const *v, int n)
 {
 	const char *comma = "";
@@ -237,6 +264,27 @@ static void write_values(Listing *l, Buf *out)
 	buf_puts(out, "]\n");
 }
 
+/* Sums that begin in every backward, or W: behind which node, of which values. */
+static void write_buckets(Listing *l, Buf *out)
+{
+	const char *comma = "";
+	int k = 0;
+
+	while (l->graph[k] != (l->s->weight ? l->s->weight : l->s->backward))
+		k++;
+	buf_puts(out, "  \"buckets\": [");
+	for (const Node *n = l->s->update->first; n; n = n->next) {
+		if (n->op != OP_AllReduce || !attr_int(n, "each"))
+			continue;
+		buf_printf(out, "%s[\"%s\", [", comma, moment_text(l, begin_of(l, k, n)));
+		for (int i = 0; i < n->nin; i++)
+			buf_printf(out, "%s%d", i ? ", " : "", number_of(l, n->in[i]->def->in[0]));
+		buf_puts(out, "]]");
+		comma = ", ";
+	}
+	buf_puts(out, "],\n");
+}
+
 /* ---- versions ---- */
 
 static bool computes(const Action *x) { return x->kind == ACT_F || x->kind == ACT_B || x->kind == ACT_W; }
@@ -285,6 +333,8 @@ static void write_stage(const Build *b, Buf *out, const Stage *s)
 				       : l.graph[k] == s->weight   ? 2
 								   : 3];
 		walk(&l, k);
+		if (sums_each(s) && l.graph[k] == (s->weight ? s->weight : s->backward))
+			send_parts(&l, k);
 	}
 	buf_printf(out,
 		" {\"stage\": %d, \"server\": %s, \"first_rank\": %d, \"replicas\": %d, \"slots\": %d, \"entries\": %d,\n"
@@ -300,6 +350,8 @@ static void write_stage(const Build *b, Buf *out, const Stage *s)
 	for (int k = 0; k < l.ngraph; k++)
 		write_nodes(&l, out, k);
 	buf_puts(out, "  },\n");
+	if (sums_each(s))
+		write_buckets(&l, out);
 	write_values(&l, out);
 	buf_puts(out, " }");
 }

@@ -11,7 +11,7 @@ static int64_t sum_bytes(const Node *n)
 	int64_t bytes = 0;
 
 	for (int i = 0; i < n->nin; i++)
-		bytes += type_bytes(&n->in[i]->type);
+		bytes += type_bytes(attr_int(n, "each") ? &n->in[i]->def->in[0]->type : &n->in[i]->type);
 	return bytes;
 }
 
@@ -21,6 +21,9 @@ static const char *algorithm(const Build *b, const Node *n)
 
 	if (b->t && b->t->loop.reproducible)
 		return "the tree of --reproducible";
+	if (attr_int(n, "each"))
+		return "every replica its part (ReduceScatter), in every backward; it has that sum and the state of the part; then the "
+		       "weights are gathered";
 	if (attr_int(n, "parts"))
 		return "every replica its part (ReduceScatter), whose state it has; then the weights are gathered";
 	if (strcmp(codec, "none"))

@@ -104,6 +104,7 @@ void write_weight_part(StageCx *x, Cw *w); /* if there is one */
 void write_sync(StageCx *x, Cw *w);
 bool sums_by(const StageCx *x, const char *by); /* an algorithm of AllReduce */
 const char *hosts_text(const StageCx *x);
+bool late_buckets(const StageCx *x);                          /* some sums begin in the last backward alone */
 bool has_buckets(const StageCx *x);                           /* sums begin during the last backward */
 void write_buckets(StageCx *x, Cw *w, const Node *n);         /* those behind node n */
 const char *rows_name(const StageCx *x, const Node *gatherv); /* a table may be looked up in several places */

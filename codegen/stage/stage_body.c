@@ -87,12 +87,12 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 
 /* ---- functions ---- */
 
-/* What the gradient of a microbatch that lies at v is added to. */
+/* What the gradient of a microbatch that lies at v is added to; NULL: replicas add its parts. */
 static const Value *sum_of(const StageCx *x, const Value *v)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate && (n->in[0] == v || n->in[0]->alias == v))
-			return n->out[0];
+			return attr_int(n, "part") ? NULL : n->out[0];
 	bug("%s is added to nothing", v->name);
 }
 
@@ -102,7 +102,7 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 	for (int o = 0; o < n->nout; o++)
 		for (int i = 0; n->out[o] && i < n->out[o]->nuses; i++) {
 			const Node *u = n->out[o]->uses[i].node;
-			if (u->op != OP_Accumulate || u->graph != x->s->update)
+			if (u->op != OP_Accumulate || u->graph != x->s->update || attr_int(u, "part"))
 				continue;
 			if (on_gpu(x))
 				cw_line(w, "if (done)");
@@ -187,7 +187,7 @@ static void write_locals(StageCx *x, Cw *w)
 		const Value *v = x->local[i];
 		const bool leaf = v->region == REGION_LEAF;
 		const char *at = arena_printf(x->b->a, "(void *)(%s + %" PRId64 ")", leaf ? "L" : "tmp", v->offset);
-		if (leaf)
+		if (leaf && sum_of(x, v))
 			at = arena_printf(x->b->a, "done ? %s : %s", at, value_text(x, sum_of(x, v)));
 		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = %s;", dtype_c(v->type.dtype),
 			names_get(&x->names, v, value_wish(x->b->a, v)), at);
@@ -328,6 +328,15 @@ DType gradient_type(const StageCx *x)
 	return DT_f32;
 }
 
+/* Some gradient of a microbatch is added to a whole sum. */
+static bool adds_gradients(const StageCx *x)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_Accumulate && !attr_int(n, "part"))
+			return true;
+	return false;
+}
+
 static void write_adding(StageCx *x, Cw *w)
 {
 	const char *t = dtype_c(gradient_type(x));
@@ -336,9 +345,9 @@ static void write_adding(StageCx *x, Cw *w)
 		return;
 	cw_blank(w);
 	cw_stmt(w, "microbatches of this step that are in G", "static int done;");
-	if (has_buckets(x))
+	if (late_buckets(x))
 		cw_stmt(w, "of those that this device does", "static int of_step;");
-	if (on_gpu(x))
+	if (on_gpu(x) || !adds_gradients(x))
 		return;
 	cw_blank(w);
 	cw_comment(w, "the first microbatch of a step has written the sum itself");
@@ -354,6 +363,8 @@ static void write_adding(StageCx *x, Cw *w)
 /* Nodes of the graph that makes a microbatch's gradients. */
 static void write_gradients(StageCx *x, Cw *in, const Graph *g)
 {
+	if (sums_each(x->s))
+		cw_stmt(in, "of the microbatch before, whose gradients lie in L", "pd_allreduce_wait();");
 	write_nodes(x, in, g->first, NULL);
 	if (leaf_added(x))
 		cw_line(in, "done++;");

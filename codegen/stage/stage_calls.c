@@ -11,7 +11,12 @@ static void write_gradient(StageCx *x, Cw *w, const Node *n)
 	bool add = false;
 
 	if (n->op != OP_SGDRows) {
-		cw_line(w, "pd_gradient(%d, %s);", i, value_text(x, n->in[n->nin - 2]));
+		const Value *g = n->in[n->nin - 2];
+		if (sums_each(x->s) && attr_int(n, "part") == type_numel(&g->type))
+			cw_line(w, "pd_gradient_part(%s, %d, %s, %" PRId64 ");", group_text(x), i, value_text(x, g),
+				type_numel(&g->type));
+		else
+			cw_line(w, "pd_gradient(%d, %s);", i, value_text(x, g));
 		return;
 	}
 	for (const Node *k = n->prev; k; k = k->prev)

@@ -70,7 +70,7 @@ static void add_gradients(StageCx *x)
 				v->offset, type_numel(&v->type));
 		if (n->op == OP_Accumulate)
 			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name,
-				v->offset, type_numel(&n->in[0]->type));
+				v->offset, type_numel(&v->type));
 		if (n->op == OP_Stack)
 			add_member(x, &x->layout[REGION_STACK], v, v->name, v->offset, type_numel(&v->type));
 	}

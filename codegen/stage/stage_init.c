@@ -47,7 +47,7 @@ void write_init(StageCx *x, Cw *w)
 	}
 	if (needs_replica(x))
 		cw_line(&in, "replica = %s;", use(x, NAME_WHICH));
-	if (has_buckets(x) && leaf_added(x))
+	if (late_buckets(x) && leaf_added(x))
 		cw_line(&in, "of_step = %s;", use(x, NAME_NMINE));
 	if (leaf_added(x) && on_gpu(x) && !flows(x) && !served_async(x->b->t))
 		cw_line(&in, "pd_counted(&done);");

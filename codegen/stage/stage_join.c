@@ -112,6 +112,14 @@ bool has_buckets(const StageCx *x)
 	return false;
 }
 
+bool late_buckets(const StageCx *x)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_AllReduce && attr_int(n, "bucket") >= 0 && !attr_int(n, "each"))
+			return true;
+	return false;
+}
+
 /* Of a bucket, the gaps between its gradients too. */
 static int64_t bucket_floats(const Node *sum)
 {
@@ -137,6 +145,13 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 		const Value *first = k->in[0], *last = k->in[k->nin - 1];
 		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name,
 			first == last ? "" : " to %", first == last ? "" : last->name);
+		if (attr_int(k, "each")) {
+			if (attr_int(k, "bucket") > 0)
+				cw_line(w, "pd_allreduce_wait();");
+			cw_line(w, "pd_scatter_add(%s, (float *)G, (float *)(void *)L, %s, done > 0);", group_text(x),
+				parts_args(x, k));
+			continue;
+		}
 		if (leaf_added(x))
 			cw_line(w, "if (done + 1 == of_step)");
 		if (attr_int(k, "parts"))
@@ -240,6 +255,8 @@ void write_sync(StageCx *x, Cw *w)
 			write_rows(x, &in, n);
 		} else if (n == owned_sums(x->s)) {
 			sum_owned(x, &in);
+		} else if (sums && attr_int(n, "each")) {
+			continue;
 		} else if (sums && attr_int(n, "parts")) {
 			if (attr_int(n, "bucket") < 0) {
 				cw_line(&in, "pd_scatter_start(%s, (float *)G, %s);", group_text(x), parts_args(x, n));

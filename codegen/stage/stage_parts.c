@@ -50,18 +50,22 @@ void write_part_tables(StageCx *x, Cw *w)
 		if (!moves_parts(n))
 			continue;
 		cw_blank(w);
-		cw_comment(w, "%s: where they lie, elements, how many of them a replica has",
+		cw_comment(w, "%s: where they lie, elements, how many of them a replica has%s",
 			n->op == OP_AllGather ? "weights that are updated in parts"
-					      : "gradients that are summed in parts");
+					      : "gradients that are summed in parts",
+			n->op == OP_AllReduce && attr_int(n, "each") ? ", where those lie in G" : "");
 		cw_open(w, "static const pd_part %s[] =", table(x, n));
 		for (int i = 0; i < n->nin; i++) {
-			const Value *v = n->in[i];
-			const int64_t count = type_numel(&v->type);
 			if (!in_parts(n, i))
 				continue;
+			const bool each = n->op == OP_AllReduce && attr_int(n, "each");
+			const Value *v = n->in[i], *whole = each ? v->def->in[0] : v;
+			const int64_t count = type_numel(&whole->type), size = dtype_bytes(v->type.dtype);
 			cw_stmt(w, arena_printf(x->b->a, "%s%s", v->kind == VAL_PARAM ? "@" : "%", v->name),
-				"{ %" PRId64 ", %" PRId64 ", %" PRId64 " },", place(x, v) / dtype_bytes(v->type.dtype),
-				count, owned_sums(x->s) ? part_of_sum(v) : part_of(count, x->s->replicas));
+				"{ %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },",
+				place(x, value_root(whole)) / size, count,
+				owned_sums(x->s) ? part_of_sum(v) : part_of(count, x->s->replicas),
+				each ? place(x, v) / size : 0);
 		}
 		cw_close(w, ";");
 	}

@@ -181,6 +181,16 @@ bool sums_in_order(Arena *a, const Schedule *s, int kind)
 	return true;
 }
 
+/* Where a bucket lies in memory as long as it is summed (--zero 2): an eighth of all, unless it was said. */
+static double zero_limit(const Ready *g, int n, const SumRule *rule)
+{
+	double all = 0;
+
+	for (int i = 0; i < n; i++)
+		all += g[i].r.bytes;
+	return rule->bucket > 0 ? rule->bucket : all / 8;
+}
+
 /* Sums of gradients as buckets; false: they cannot begin before SYNC. */
 static bool join_buckets(
 	Builder *b, const Module *m, const Stage *s, Value **in, int n, const SumModel *model, PassCx *cx)
@@ -199,18 +209,22 @@ static bool join_buckets(
 	if (!find_ready(g, in, n, &on, r, cx->scratch))
 		return false;
 	qsort(r, (size_t)n, sizeof *r, by_place); /* places differ, or the node makes both */
-	const double limit = bucket_limit(s, r, n, model, &rule, cx);
+	const bool each = zero_each(m, s, cx);
+	const double limit = each ? zero_limit(r, n, &rule) : bucket_limit(s, r, n, model, &rule, cx);
 	if (limit <= 0)
 		return false;
 	for (int i = 0; i < n; i++) {
+		const bool parts = each && zero_in_parts(r[i].sum);
 		v[held++] = r[i].sum;
 		bytes += r[i].r.bytes;
-		if (bytes < limit && i < n - 1)
+		if (bytes < limit && i < n - 1 && (!each || zero_in_parts(r[i + 1].sum) == parts))
 			continue;
 		Node *sum = add_sum(b, v, held, "replicas", cx->train);
 		attr_set_int(sum, "bucket", bucket++);
 		choose(sum, s, model, cx);
 		zero_scatter(sum, m, s, cx->train);
+		if (parts)
+			zero_sum_parts(sum, s);
 		held = 0;
 		bytes = 0;
 	}

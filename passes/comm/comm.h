@@ -13,5 +13,9 @@ const char *zero_refused(const Training *t, int64_t tensor, bool async);
 void update_in_parts(Node *update, int64_t part);
 /* With --zero an AllReduce over the replicas becomes a ReduceScatter, where all that read its sums take the replica's part. */
 void zero_scatter(Node *sum, const Module *m, const Stage *s, const Training *t);
+/* Whether the stage sums its gradients in parts behind every backward (--zero 2); of which that is true; and does so with a bucket. */
+bool zero_each(const Module *m, const Stage *s, PassCx *cx);
+bool zero_in_parts(const Value *sum);
+void zero_sum_parts(Node *sum, const Stage *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* zero: --zero 1, optimizer state in parts (ZeRO; Rajbhandari 2020, stage 1). Where a stage has R replicas, each has a part of every
+/* zero: --zero 1, optimizer state in parts (ZeRO; Rajbhandari 2020, stage 1), and --zero 2, gradients too. Where a stage has R replicas, each has a part of every
  * state: of n elements part_of(n, R), contiguous, from replica x part on. It updates that part of the weight, with the sum of that
  * part of the gradient, and all of them gather the weights behind the updates:
  *     AllReduce(%g.w2, %g.b2, ...) {over=replicas, parts=R}      a ReduceScatter (zero_scatter, called by comm for each sum)
@@ -7,8 +7,16 @@
  * Messages are those of an AllReduce, which is these two. Sums of --reproducible and --f64 stay whole, and so do those in one bucket
  * with a gradient that another stage needs too (tied weights): everyone takes his part of them. State stays whole of weights
  * that stages of unlike replica counts share, and there is none of plain SGD.
+ * With --zero 2 replicas keep no more of the gradients than the sums of their parts. A bucket is summed behind the node that makes its
+ * last gradient in every backward, of each replica's n-th microbatch with those of the others; the gradient of a microbatch lies
+ * in LEAF until the next bucket begins:
+ *     %g.w2 = Accumulate(%d.w2) {part}                           f32[part]
+ *     AllReduce(%g.w2, %g.b2, ...) {parts=R, bucket=0, each}
+ * Stages whose replicas have unlike numbers of microbatches, or whose schedule would stand still if backwards waited for each other
+ * (Schedule.together), keep whole gradients, as with --zero 1.
  * Reads Stage.replicas and the update graphs; writes Param.part, types of states. */
 #include "passes/common/plan.h"
+#include "passes/schedule/schedule.h"
 #include "comm.h"
 #include "ir/analysis.h"
 
@@ -37,10 +45,11 @@ static bool allowed(const Module *m, PassCx *cx)
 	const bool async = schedule_is_async(schedule_asked(m, cx)) || (m->schedule && m->schedule->async);
 	const char *why = zero_refused(cx->train, m->tensor, async);
 
-	if (level > 1)
+	if (level > 2)
 		return diag_error(cx->d, NOLOC, 520,
-			"--zero %d would divide %s among replicas, which is not there yet; --zero 1 divides the optimizer's state",
-			level, level == 2 ? "gradients" : "gradients and weights");
+			"--zero %d would divide weights among replicas, which is not there yet; --zero 2 divides the optimizer's "
+			"state and gradients",
+			level);
 	return !why || diag_error(cx->d, NOLOC, 520, "--zero %d does not go with %s", level, why);
 }
 
@@ -70,10 +79,12 @@ void update_in_parts(Node *update, int64_t part)
 	attr_set_int(update, "part", part);
 }
 
-/* Divides the states of one update; false: there are none, or they stay whole. */
+/* Divides the states of one update; false: there are none (and nothing else to divide), or they stay whole. */
 static bool divide(Node *n, const Stage *s, PassCx *cx)
 {
-	if (!(optab[n->op]->flags & OP_UPDATE) || !op_attr(n->op, "part") || n->op == OP_SquareSum || n->nin < 4)
+	const int least = cx->train->plan.zero > 1 ? 3 : 4;
+
+	if (!(optab[n->op]->flags & OP_UPDATE) || !op_attr(n->op, "part") || n->op == OP_SquareSum || n->nin < least)
 		return false;
 	const int64_t part = part_of(type_numel(&n->in[0]->type), s->replicas);
 	if (!part)
@@ -92,7 +103,8 @@ static bool divide(Node *n, const Stage *s, PassCx *cx)
 	return true;
 }
 
-static int64_t divide_stage(Module *m, Stage *s, PassCx *cx)
+/* Gives how many parameters are updated in parts. */
+static int divide_stage(Module *m, Stage *s, PassCx *cx)
 {
 	Value **w = NULL;
 	int nw = 0, cap = 0;
@@ -115,12 +127,12 @@ static int64_t divide_stage(Module *m, Stage *s, PassCx *cx)
 		buf_printf(cx->explain,
 			"stage %d: state of %d parameters in %d parts: %lld bytes less on each device\n", s->id, nw,
 			s->replicas, (long long)bytes);
-	return bytes;
+	return nw;
 }
 
 bool pass_zero(Module *m, PassCx *cx)
 {
-	int64_t saved = 0;
+	int parts = 0;
 
 	if (!cx->train || cx->train->plan.zero < 1)
 		return true;
@@ -128,8 +140,8 @@ bool pass_zero(Module *m, PassCx *cx)
 		return false;
 	for (int i = 0; i < m->nstage; i++)
 		if (m->stage[i]->replicas > 1 && !m->stage[i]->server)
-			saved += divide_stage(m, m->stage[i], cx);
-	if (!saved)
+			parts += divide_stage(m, m->stage[i], cx);
+	if (!parts)
 		diag_warn(cx->d, FILELOC(m->file), "zero",
 			"--zero %d divides nothing: no stage has replicas, or the optimizer has no state",
 			(int)cx->train->plan.zero);
@@ -137,13 +149,13 @@ bool pass_zero(Module *m, PassCx *cx)
 }
 
 /* Every reader of the sum takes the replica's part of it, through sums of several uses too. */
-static bool in_parts(const Value *sum)
+bool zero_in_parts(const Value *sum)
 {
 	for (int i = 0; i < sum->nuses; i++) {
 		const Node *u = sum->uses[i].node;
 		if (u->op == OP_AllReduce || u->op == OP_SquareSum)
 			continue;
-		if (u->op == OP_Add ? !in_parts(u->out[0]) : !has_parts(u) || u->in[gradient_operand(u)] != sum)
+		if (u->op == OP_Add ? !zero_in_parts(u->out[0]) : !has_parts(u) || u->in[gradient_operand(u)] != sum)
 			return false;
 	}
 	return sum->nuses > 0;
@@ -186,10 +198,43 @@ void zero_scatter(Node *sum, const Module *m, const Stage *s, const Training *t)
 	if (!t || t->plan.zero < 1 || t->loop.reproducible || t->target.f64)
 		return;
 	for (int i = 0; i < sum->nin; i++)
-		if (!in_parts(sum->in[i]))
+		if (!zero_in_parts(sum->in[i]))
 			return;
 	attr_set_int(sum, "parts", s->replicas);
 	attr_set_str(sum, "by", "auto");
 	for (int i = 0; i < sum->nin; i++)
 		square_parts(sum->in[i], &at);
+}
+
+bool zero_each(const Module *m, const Stage *s, PassCx *cx)
+{
+	Schedule *x = m->schedule;
+
+	if (!cx->train || cx->train->plan.zero < 2 || cx->train->loop.reproducible || cx->train->target.f64)
+		return false;
+	if (!x->together)
+		x->together = NEWN(m->arena, bool, m->nstage);
+	x->together[s->id] = true;
+	x->together[s->id] = schedule_together(m, x->together);
+	if (!x->together[s->id])
+		diag_note(cx->d, FILELOC(m->file),
+			"stage %d: gradients stay whole until the last backward (--zero 1 there): %s", s->id,
+			m->microbatches % s->replicas
+				? "its replicas have unlike numbers of microbatches"
+				: "this schedule stands still if backwards of replicas wait for each other");
+	return x->together[s->id];
+}
+
+void zero_sum_parts(Node *sum, const Stage *s)
+{
+	attr_set_int(sum, "each", 1);
+	for (int i = 0; i < sum->nin; i++) {
+		Node *n = sum->in[i]->def;
+		attr_set_int(n, "part", part_of(type_numel(&sum->in[i]->type), s->replicas));
+		sum->in[i]->type = type_make(sum->in[i]->type.dtype, 1, &(int64_t){ attr_int(n, "part") });
+	}
+	for (Node *n = s->update->first; n; n = n->next) /* sums of several uses */
+		if (n->op == OP_Add && n->in[0]->kind == VAL_NODE && n->in[1]->kind == VAL_NODE &&
+			shape_eq(&n->in[0]->type, &n->in[1]->type) && !shape_eq(&n->in[0]->type, &n->out[0]->type))
+			n->out[0]->type = n->in[0]->type;
 }

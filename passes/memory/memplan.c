@@ -160,7 +160,7 @@ static bool place_special(Planner *p, Node *n, int at)
 		v->aux = NULL;
 		v->alias = NULL;
 		v->region = REGION_GRADS;
-		v->offset = leaf->offset;
+		v->offset = attr_int(n, "part") ? v->offset : leaf->offset;
 	} else if (n->op == OP_Broadcast && n->nin) {
 		v->alias = root_of(n->in[0]);
 		v->region = n->in[0]->region;
@@ -241,7 +241,34 @@ static void place_leaf(Planner *p, const Node *n)
 
 	if (!c || c->slot)
 		bug("gradient %s lies elsewhere", n->in[0]->name);
+	if (attr_int(n, "part")) { /* only its part has a place among the sums */
+		c->root->region = REGION_LEAF;
+		n->out[0]->offset = p->s->bytes[REGION_GRADS];
+		p->s->bytes[REGION_GRADS] += round_up(value_bytes(n->out[0]));
+		return;
+	}
 	place_class(c, REGION_LEAF, &p->s->bytes[REGION_GRADS]);
+}
+
+/* Gradients that are summed behind every backward are read until the next such sum begins; those of the last in front of the next
+ * backward. */
+static void lengthen_summed(Planner *p)
+{
+	const Graph *g = p->s->weight ? p->s->weight : p->s->backward;
+	Node *before = NULL;
+
+	for (Node *n = p->s->update->first; n; n = n->next) {
+		if (n->op != OP_AllReduce || !attr_int(n, "each"))
+			continue;
+		for (int i = 0; before && i < before->nin; i++) {
+			Class *c = class_of(before->in[i]->def->in[0]);
+			const int ends = bucket_node(p->s, n)->mark;
+			c->dies = ends > c->dies ? ends : c->dies;
+		}
+		before = n;
+	}
+	for (int i = 0; before && i < before->nin; i++)
+		class_of(before->in[i]->def->in[0])->dies = g->nnodes + 1;
 }
 
 /* Gradients bucket by bucket, each in one piece for the ring; without buckets in the order of the update graph's Accumulates:
@@ -409,7 +436,7 @@ static void size_leaves(Planner *p)
 	if (s->server)
 		return;
 	if (!p->cx->train || !p->cx->train->loop.reproducible || !grads) {
-		if (p->m->microbatches > s->replicas)
+		if (p->m->microbatches > s->replicas || sums_each(s))
 			s->bytes[REGION_LEAF] = pack(p, s->weight ? s->weight : s->backward, REGION_LEAF);
 		s->bytes[REGION_GRADS] *= sched->late + 1; /* Pipe-SGD: sums of earlier steps are under way */
 		return;
@@ -509,6 +536,7 @@ static void plan_stage(Planner *p)
 	classify(p, s->update);
 	place_slots(p);
 	lengthen_stacked(p);
+	lengthen_summed(p);
 	find_readers(p);
 	for (int k = 0; k < ngraph; k++) {
 		const int64_t n = pack(p, g[k], REGION_TMP), over = n && tmp_over_slot(s) ? s->slot_bytes : 0;

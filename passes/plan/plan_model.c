@@ -514,7 +514,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	if (t) {
 		p->most_stages = t->plan.no_pipeline ? 1 : t->plan.max_stages;
 		p->no_replicas = t->plan.no_dp;
-		p->zero = t->plan.zero > 0;
+		p->zero = t->plan.zero > 0 ? (int)t->plan.zero : 0;
 		p->equal_replicas = served_async(t);
 	}
 	p->schedule = p->played = t && t->plan.pipe_sgd > 1

@@ -101,7 +101,7 @@ typedef struct PlanModel {
 	int64_t per_replica;              /* the same per replica of the widest stage; 0: any */
 	int64_t most_stages;              /* of a plan; 0: any */
 	bool blocks;                      /* replicas have blocks of microbatches (Sched.blocks) */
-	bool zero;                        /* replicas divide the optimizer's state */
+	int zero;                         /* replicas divide the optimizer's state, from 2 on gradients too */
 	bool no_replicas, equal_replicas; /* none at all; every stage has as many (asynchronous servers) */
 	double memory_scale;              /* what the estimate of memory is multiplied with */
 } PlanModel;
@@ -151,6 +151,7 @@ typedef struct TrialStage {
 	double weights, trained, grads, slot, tmp; /* bytes on a device; slot: per microbatch in flight */
 	double stashed;                            /* bytes of a version, where there are several */
 	double parts;                              /* replicas that divide the optimizer's state (--zero); else 1 */
+	double sums;                               /* those that divide sums of gradients (--zero 2); else 1 */
 	double kept;                               /* bytes of slot that computing all again would spare */
 	double only;    /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
 	bool again;     /* some of its forward is computed again in the backward; bwd, slot, tmp say so */

@@ -208,6 +208,12 @@ static void again(const PlanModel *p, const Trial *t, TrialStage *s, int at, int
 	}
 }
 
+/* Gradients of every microbatch are summed in parts, and two buckets of an eighth of them lie in memory (passes/comm/zero.c). */
+static bool each_in_parts(const PlanModel *p)
+{
+	return p->zero > 1 && p->train && !p->train->loop.reproducible && !p->train->target.f64;
+}
+
 static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
 {
 	TrialStage *s = NEWN(a, TrialStage, t->n);
@@ -219,6 +225,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		s[i].inflight = trial_in_flight(p, t, i);
 		s[i].versions = trial_versions(p, t, i);
 		s[i].parts = p->zero ? t->replicas[i] : 1;
+		s[i].sums = each_in_parts(p) ? t->replicas[i] : 1;
 	}
 	add_layers(p, s, stage);
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
@@ -255,10 +262,13 @@ double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 {
 	/* those of so many steps are under way, or are made */
 	const double sums = schedule_row(p->schedule)->flow & FLOW_BESIDE ? p->schedule.n : 1;
-	const double leaf = grains > 1 ? s->grads : 0, all = s->inflight * s->slot + s->tmp;
+	const double leaf = s->sums > 1  ? s->grads / 4
+	                    : grains > 1 ? s->grads
+	                                 : 0,
+		     all = s->inflight * s->slot + s->tmp;
 	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
 
-	return p->memory_scale * (s->weights + (sums + p->state / s->parts) * s->trained +
+	return p->memory_scale * (s->weights + (sums / s->sums + p->state / s->parts) * s->trained +
 					 (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
 }
 

@@ -280,4 +280,18 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
 }
 
+bool schedule_together(const Module *m, bool *stage)
+{
+	Arena *a = arena_new();
+	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
+	Schedule s = *m->schedule;
+	Sched c = { .a = a, .s = &s };
+
+	find_edges(&c, m);
+	s.together = stage;
+	const bool ok = schedule_verify(&s, c.edge, c.nedge, &silent);
+	arena_free(a);
+	return ok;
+}
+
 bool pass_schedule(Module *m, PassCx *cx) { return schedule_module(m, cx, true); }

@@ -75,6 +75,8 @@ typedef struct SimJoin {
 	int stage;
 	ActKind when;
 	double ready;
+	int each; /* of parts: so many times a step, in every B or W (AllReduce {each}); the last is played, of the others a B, or W, takes
+	           * at least as long as they do; 0: once */
 } SimJoin;
 /* Of those where members tell each other all at once: bytes that one tells another. */
 static inline bool sim_tells(const SimJoin *j)
@@ -213,6 +215,8 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 bool sim_small_sum(const SimJoin *j);
 /* A ReduceScatter or AllGather of parts (passes/comm/zero.c), at the end of the list. */
 SimJoin *sim_add_parts(Arena *a, SimModel *x, const Stage *s, const Node *n, int *cap);
+/* Seconds of those in every backward, one behind another. */
+double sim_each_seconds(const SimModel *x, const Stage *s);
 /* Of a stage whose replicas own its parameters: `sums` is its AllReduce {owner}. */
 void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int *cap);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what

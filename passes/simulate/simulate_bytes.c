@@ -64,7 +64,7 @@ static int updates_of(const SimModel *m, int rank)
 	return m->s->async ? n : 1;
 }
 
-int sim_times(const SimModel *m, const SimJoin *j) { return updates_of(m, j->rank[0]); }
+int sim_times(const SimModel *m, const SimJoin *j) { return j->each ? j->each : updates_of(m, j->rank[0]); }
 
 /* In round k of 2n-2 member r sends chunk r-k: all chunks twice but for the two that would come next. */
 static void add_ring(Pairs *p, const SimJoin *x, int64_t times)

@@ -47,6 +47,9 @@ static void stage_times(SimModel *x, const Module *m)
 			(*to)[ACT_B] = graph_seconds(m->stage[t]->backward, &first, &on);
 			(*to)[ACT_W] = m->stage[t]->weight ? graph_seconds(m->stage[t]->weight, &first, &on) : 0;
 			(*to)[ACT_UPDATE] = graph_seconds(m->stage[t]->update, &first, &on);
+			const ActKind makes = m->stage[t]->weight ? ACT_W : ACT_B;
+			const double sums = sim_each_seconds(x, m->stage[t]);
+			(*to)[makes] = (*to)[makes] > sums ? (*to)[makes] : sums;
 		}
 	}
 }
@@ -137,6 +140,7 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int 
 			SimJoin *j = sim_add_parts(a, x, s, n, cap);
 			j->when = all.when;
 			j->bucket = buckets;
+			j->each = attr_int(n, "each") ? x->s->nmicro / s->replicas : 0;
 			j->ready = buckets ? share_until(x, s, bucket_node(s, n)) : 0;
 			continue;
 		}

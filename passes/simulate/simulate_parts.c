@@ -10,7 +10,8 @@ SimJoin *sim_add_parts(Arena *a, SimModel *x, const Stage *s, const Node *n, int
 	SimJoin j = { .kind = SIM_PARTS, .n = s->replicas, .rank = x->s->device[s->id], .stage = s->id };
 
 	for (int i = 0; i < n->nin; i++) {
-		const int64_t count = type_numel(&n->in[i]->type), size = dtype_bytes(n->in[i]->type.dtype);
+		const Value *whole = n->op == OP_AllReduce && attr_int(n, "each") ? n->in[i]->def->in[0] : n->in[i];
+		const int64_t count = type_numel(&whole->type), size = dtype_bytes(n->in[i]->type.dtype);
 		for (int r = 0; r < s->replicas; r++)
 			part[r] += size * part_held(count, part_of(count, s->replicas), r);
 		j.bytes += size * count;
@@ -19,4 +20,14 @@ SimJoin *sim_add_parts(Arena *a, SimModel *x, const Stage *s, const Node *n, int
 	j.newest = n->op == OP_AllGather ? part : none;
 	PUSH(a, x->join, x->njoin, *cap) = j;
 	return &x->join[x->njoin - 1];
+}
+
+double sim_each_seconds(const SimModel *x, const Stage *s)
+{
+	double t = 0;
+
+	for (int i = 0; i < x->njoin; i++)
+		if (x->join[i].each && x->join[i].stage == s->id)
+			t += ports_alone(x->c, s->device, x->join[i]);
+	return t;
 }

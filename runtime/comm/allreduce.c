@@ -487,6 +487,25 @@ void pd_scatter_start(const pd_group *g, float *buf, const pd_part *p, int n)
 	enqueue(&(job){ .group = g, .count = 1, .parts = { buf, p, n, sizeof *buf, true } });
 }
 
+static void put_own(float *restrict sum, const float *restrict one, size_t n, bool add)
+{
+	if (!add)
+		memcpy(sum, one, n * sizeof *sum);
+	for (size_t i = 0; i < n && add; i++)
+		sum[i] += one[i];
+}
+
+void pd_scatter_add(const pd_group *g, float *sum, const float *one, const pd_part *p, int n, int add)
+{
+	const int me = place(g);
+
+	for (int i = 0; i < n; i++)
+		put_own(sum + p[i].own, one + p[i].at + pd_part_at(me, p[i].part, p[i].n),
+			pd_part_of(me, p[i].part, p[i].n), add);
+	enqueue(&(job){
+		.group = g, .count = 1, .parts = { (void *)(uintptr_t)one, p, n, sizeof *one, true, sum, me } });
+}
+
 void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size_t size)
 {
 	enqueue(&(job){ .group = g, .count = 1, .parts = { buf, p, n, size, false } });

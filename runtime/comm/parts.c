@@ -42,9 +42,10 @@ static void each_run(const rt_parts *p, int member, int64_t block, char *packed,
 			continue;
 		}
 		const size_t n = has - at < left ? has - at : left;
-		const size_t first = (size_t)x->at + pd_part_at(member, x->part, x->n) + at;
+		const bool own = p->own && member == p->self;
+		const size_t first = own ? (size_t)x->own : (size_t)x->at + pd_part_at(member, x->part, x->n);
 
-		what(p, (char *)p->buf + first * p->size, packed, n);
+		what(p, (char *)(own ? p->own : p->buf) + (first + at) * p->size, packed, n);
 		packed += n * p->size;
 		left -= n;
 		at = 0;

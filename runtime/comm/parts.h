@@ -11,6 +11,8 @@ typedef struct rt_parts {
 	int n;
 	size_t size; /* of an element */
 	bool add;    /* what arrives is added to what is there, as floats */
+	void *own;   /* where the parts of member `self` lie (pd_part.own); NULL: in buf, with those of all others */
+	int self;
 } rt_parts;
 
 /* The most blocks that a member has. */

@@ -345,6 +345,21 @@ void pd_gradient(int i, const void *sum)
 	memcpy(gradients + gradient_at[i], sum, rt_param_bytes(&rt_program->params[i]));
 }
 
+void pd_gradient_part(const pd_group *g, int i, const void *part, int64_t n)
+{
+	if (!gradients)
+		return;
+	const pd_param *q = &rt_program->params[i];
+	const int64_t count = (int64_t)elements(q);
+	char *whole = rt_alloc(rt_param_bytes(q)); /* of a weight, which every replica has whole */
+
+	memcpy(whole + sizeof(float) * pd_part_at(rt_program->replica, n, count), part,
+		sizeof(float) * pd_part_of(rt_program->replica, n, count));
+	pd_gather_parts(g, whole, &(pd_part){ .n = count, .part = n }, 1, sizeof(float));
+	pd_gradient(i, whole);
+	free(whole);
+}
+
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)
 {
 	if (!gradients)

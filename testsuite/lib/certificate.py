@@ -12,15 +12,12 @@ TYPE = re.compile(r'[a-z]+(\d*)\[([\d,]*)\](?:nhwc)?(?: rows<=(\d+))?$')
 MOMENT = re.compile(r'([FBWU])(\d+)$')
 EVER, NEVER = (9, 0), (-1, 0)
 
-
 class Refused(Exception):
-    pass
-
+    """What does not hold."""
 
 def need(holds, what):
     if not holds:
         raise Refused(what)
-
 
 class Action:
     def __init__(self, text, rank, place):
@@ -29,7 +26,6 @@ class Action:
         self.stage, self.kind, self.mb = int(m[1]), 'B' if m[2] == 'I' else m[2], int(m[3]) if m[3] else -1
         self.slot, self.entry, self.version = int(m[4]), int(m[5]), int(m[6])
         self.rank, self.place, self.text = rank, place, f'{text} of device {rank}'
-
 
 class Proof:
     def __init__(self, c):
@@ -205,6 +201,7 @@ class Proof:
                     maker[place[g], k] = (m[2], reads)
                     if m[2] == '=' and reads:
                         group[root(i)] = root(reads[0])
+        self.buckets(s, last, place, root)
         self.intervals(s, values, first, last, place)
         for i, v in enumerate(values):
             need(v[1] != 'none' or i in shown, f'stage {s["stage"]}: %{v[0]} lies nowhere')
@@ -223,10 +220,19 @@ class Proof:
             due = int(m[3]) * (math.prod(dims[1:]) * width + 8) if m[3] else math.prod(dims) * width
             need(n == due, f'stage {s["stage"]}: %{name} is {text}, {due} bytes, not {n}')
             of = by_name.get(name.split(':')[0] if region == 'state' else name[2:] if region == 'grads' else '')
-            need(not of or n * (s['replicas'] if region == 'state' else 1) >= of[3], f'stage {s["stage"]}: %{name} has {n} bytes, its parameter {of and of[3]}')
+            parts = s['replicas'] if region == 'state' or s.get('buckets') else 1
+            need(not of or n * parts >= of[3], f'stage {s["stage"]}: %{name} has {n} bytes, its parameter {of and of[3]}')
             end = max(end, at + n) if region == 'params' else end
         more = s['regions']['params'][1] - (end + 63) // 64 * 64
         need(more == max(0, s['versions_kept'] - 1) * s['version_bytes'], f'stage {s["stage"]}: {more} bytes for further versions')
+    def buckets(self, s, last, place, root):
+        """Behind its begin nothing touches what a bucket sums; its gradients are needed until the next begins."""
+        said = [((place[m[1]], int(m[2])), of) for m, of in ((MOMENT.match(at), of) for at, of in s.get('buckets', []))]
+        for at, i in ((at, i) for at, of in said for i in of):
+            touched = max(last[j] for j in last if root(j) == root(i) and last[j][0] == at[0])
+            need(touched <= at, f'stage {s["stage"]}: %{s["values"][i][0]} is touched at {touched}, its bucket begins at {at}')
+        for n, (at, of) in enumerate(said):
+            last.update({i: said[n + 1][0] if n + 1 < len(said) else (at[0], len(s['nodes']['FBWU'[at[0]]]) + 1) for i in of})
     def intervals(self, s, values, first, last, place):
         for i, (name, region, _, _, a, b, _) in enumerate(values):
             if a == 'always':
@@ -252,8 +258,7 @@ class Proof:
             ever = region in ('params', 'state', 'grads', 'stack') or (region == 'leaf' and self.c['reproducible'])
             begin = at[region] + offset
             found.append((begin, begin + n, i, NEVER if ever else first[i], EVER if ever else last[i]))
-            if region == 'tmp':
-                need(first[i][0] == last[i][0], f'stage {s["stage"]}: %{name} is temporary and outlives its function')
+            need(region != 'tmp' or first[i][0] == last[i][0], f'stage {s["stage"]}: %{name} is temporary and outlives its function')
         return found
     def apart(self, s, spans, root, maker):
         open_ = []
@@ -280,21 +285,15 @@ class Proof:
                     shared = name == 'scratch' or (name == 'tmp' and not over)
                     if n and not (name == 'slots' and over):
                         held.append((at, at + n, f'{name} of stage {s["stage"]}', name if shared else ''))
-            for x in held:
-                for y in held:
-                    need(x is y or x[1] <= y[0] or y[1] <= x[0] or (x[3] and x[3] == y[3]), f'{x[2]} lies over {y[2]}')
+            for x, y in ((x, y) for x in held for y in held):
+                need(x is y or x[1] <= y[0] or y[1] <= x[0] or (x[3] and x[3] == y[3]), f'{x[2]} lies over {y[2]}')
             for s in stages:
                 need(s['peak_bytes'] == end, f'stage {s["stage"]}: its device needs {end} bytes, not {s["peak_bytes"]}')
 
-
 def prove(c):
     p = Proof(c)
-    p.microbatches()
-    p.steps()
-    p.messages()
-    p.ends()
-    p.copies()
-    p.versions()
+    for claim in (p.microbatches, p.steps, p.messages, p.ends, p.copies, p.versions):
+        claim()
     for s in p.stages.values():
         p.stage_memory(s)
     p.devices()

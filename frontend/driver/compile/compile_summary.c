@@ -140,10 +140,22 @@ static void summary_tensor(const Compile *c)
 		m->tensor, str_bytes(c->a, part), str_bytes(c->a, whole), str_bytes(c->a, sent));
 }
 
-/* What one replica of every stage has of the optimizer's state, and would have without --zero. */
+/* Bytes of the gradients that replicas sum, those of parts as parts, and as whole. */
+static void summed_bytes(const Module *m, int64_t *has, int64_t *whole)
+{
+	*has = *whole = 0;
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_Accumulate) {
+				*has += type_bytes(&n->out[0]->type);
+				*whole += type_bytes(&n->in[0]->type);
+			}
+}
+
+/* What one replica of every stage has of the optimizer's state and of gradients, and would have without --zero. */
 static void summary_zero(const Compile *c)
 {
-	int64_t has = 0, whole = 0;
+	int64_t has = 0, whole = 0, sums, all;
 
 	for (int t = 0; t < c->m->nstage; t++)
 		for (int i = 0; i < c->m->stage[t]->nparam; i++) {
@@ -153,8 +165,11 @@ static void summary_zero(const Compile *c)
 			has += type_bytes(&v->type);
 			whole += type_bytes(v->param->part ? &v->param->of->type : &v->type);
 		}
-	fprintf(c->d->out, "  zero %d  one replica of every stage has %s of %s of optimizer state\n",
-		(int)c->o->t.plan.zero, str_bytes(c->a, has), str_bytes(c->a, whole));
+	summed_bytes(c->m, &sums, &all);
+	fprintf(c->d->out, "  zero %d  one replica of every stage has %s of %s of optimizer state%s\n",
+		(int)c->o->t.plan.zero, str_bytes(c->a, has), str_bytes(c->a, whole),
+		sums < all ? arena_printf(c->a, ", gradients %s of %s", str_bytes(c->a, sums), str_bytes(c->a, all))
+			   : "");
 }
 
 void compile_summary(const Compile *c, const char *dir)

@@ -11,7 +11,8 @@
  * the stage; -1: in SYNC.
  * owner: which replica has the sum of each operand, updates with it and sends the parameter to the others (passes/comm/owners.c).
  * parts: the sum is a ReduceScatter over so many replicas: each has the sum of its part of every operand, and of the others nothing
- * that means anything; 0: all have all.
+ * that means anything; 0: all have all. each: it is one behind every backward, and what is summed over the microbatches is the part
+ * (Accumulate {part}); without, one of what was summed over them.
  * codec: how the messages of a sum are packed: none, trunc16, bf16, q8 with a step per `block` elements. feedback: what packing
  * takes away from %g.w stays in the parameter w:residual of each replica and is added to its gradient of the next step. guard: the first
  * steps show whether packing pays. */
@@ -25,7 +26,7 @@ struct recv {
 };
 struct allreduce {
 	const char *over, *codec, *by;
-	int64_t block, bucket, feedback, guard, parts;
+	int64_t block, bucket, feedback, guard, parts, each;
 	Ints owner;
 };
 struct gather {
@@ -37,8 +38,8 @@ static const AttrDef recv_attrs[] = { AT_INT(struct recv, from, 0), AT_INT(struc
 static const AttrDef allreduce_attrs[] = { AT_STR(struct allreduce, over, "replicas"),
 	AT_STR(struct allreduce, codec, "none"), AT_STR(struct allreduce, by, "auto"),
 	AT_INT(struct allreduce, block, 0), AT_INT(struct allreduce, bucket, -1), AT_INT(struct allreduce, feedback, 0),
-	AT_INT(struct allreduce, guard, 0), AT_INT(struct allreduce, parts, 0), AT_INTS(struct allreduce, owner),
-	AT_END };
+	AT_INT(struct allreduce, guard, 0), AT_INT(struct allreduce, parts, 0), AT_INT(struct allreduce, each, 0),
+	AT_INTS(struct allreduce, owner), AT_END };
 static const AttrDef gather_attrs[] = { AT_INT(struct gather, parts, 2), AT_END };
 
 const OpDef op_Send = {

@@ -6,16 +6,23 @@ struct total {
 	int64_t dtype;
 };
 
-/* The sum over the microbatches of a step; dense whatever the operand is. */
+struct accumulate {
+	int64_t part;
+};
+
+/* The sum over the microbatches of a step; dense whatever the operand is. part: of the replica's part alone (passes/comm/zero.c). */
 static bool accumulate_shape(Node *n, Diag *d)
 {
+	const struct accumulate *at = n->attr;
 	Type t = n->in[0]->type;
 
 	(void)d;
 	t.rows = 0;
-	set_out(n, 0, t);
+	set_out(n, 0, at->part ? type_make(t.dtype, 1, &at->part) : t);
 	return true;
 }
+
+static const AttrDef accumulate_attrs[] = { AT_INT(struct accumulate, part, 0), AT_END };
 
 /* One row per microbatch of the step, over all replicas. */
 static bool stack_shape(Node *n, Diag *d)
@@ -65,7 +72,14 @@ static bool stack_shard(const Node *n, bool out, int at, ShardWay *w)
 }
 
 const OpDef op_Accumulate = {
-	.name = "Accumulate", .minin = 1, .maxin = 1, .nout = 1, .shape = accumulate_shape, .shard = shard_same_shapes
+	.name = "Accumulate",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.attrs = accumulate_attrs,
+	.attrsize = sizeof(struct accumulate),
+	.shape = accumulate_shape,
+	.shard = shard_same_shapes,
 };
 
 const OpDef op_Stack = {

@@ -24,7 +24,7 @@ static bool square_shape(Node *n, Diag *d)
 	const Type *w = &n->in[0]->type, *g = &n->in[1]->type;
 	const struct clip *at = n->attr;
 
-	if (!shape_eq(w, g) || w->dtype != g->dtype)
+	if ((!shape_eq(w, g) && !(at->part && type_numel(g) == at->part)) || w->dtype != g->dtype)
 		return diag_error(d, n->loc, 304, "SquareSum: %s is %s, %s is %s", n->in[0]->name,
 			str_type(d->scratch, w), n->in[1]->name, str_type(d->scratch, g));
 	if (at->index < 0)
@@ -58,9 +58,11 @@ static void square_holes(const Node *n, Holes *h)
 	if (at->block)
 		hole_text(h, "CALL", "$k($AT, $1);");
 	if (at->part)
-		hole_text(h, "CALL",
-			"pd_square($AT + replica, $k($1 + pd_part_at(replica, $N, %lld), pd_part_of(replica, $N, %lld)));",
-			(long long)type_numel(t), (long long)type_numel(t));
+		hole_text(h, "CALL", "pd_square($AT + replica, $k($1%s, pd_part_of(replica, $N, %lld)));",
+			type_numel(t) == at->part
+				? ""
+				: arena_printf(h->arena, " + pd_part_at(replica, $N, %lld)", (long long)type_numel(t)),
+			(long long)type_numel(&n->in[0]->type));
 }
 
 int64_t square_blocks(const Node *n)

@@ -27,7 +27,8 @@ struct running {
 	double momentum;
 };
 
-/* Params and states of one shape, then the gradient of that shape, then a scalar; with `part` states are f32[part]. */
+/* Params and states of one shape, then the gradient of that shape, then a scalar; with `part` states are f32[part], and the gradient
+ * may be. */
 static bool shape(Node *n, Diag *d)
 {
 	const struct optim *at = n->attr;
@@ -38,7 +39,8 @@ static bool shape(Node *n, Diag *d)
 		if (!n->in[i])
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", optab[n->op]->name, i);
 	for (int i = 0; i <= g; i++)
-		if (!shape_eq(i && i < g && at->part ? &part : &n->in[0]->type, &n->in[i]->type) ||
+		if ((!shape_eq(i && i < g && at->part ? &part : &n->in[0]->type, &n->in[i]->type) &&
+			    !(i == g && at->part && shape_eq(&part, &n->in[i]->type))) ||
 			n->in[0]->type.dtype != n->in[i]->type.dtype)
 			return diag_error(d, n->loc, 304, "%s: %s is %s, %s is %s", optab[n->op]->name, n->in[0]->name,
 				str_type(d->scratch, &n->in[0]->type), n->in[i]->name,
@@ -109,15 +111,16 @@ static void holes(const Node *n, Holes *h)
 		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
 }
 
-/* The replica's part of weight and gradient; states are parts. */
+/* The replica's part of weight and gradient; states are parts, and so are gradients that were summed in parts. */
 static void part_call(const Node *n, Holes *h, int64_t part)
 {
-	const char *at = arena_printf(h->arena, "pd_part_at(replica, %lld, $N)", (long long)part), *states = "";
+	const char *at = arena_printf(h->arena, " + pd_part_at(replica, %lld, $N)", (long long)part), *states = "";
+	const bool summed = type_numel(&n->in[n->nin - 2]->type) == part;
 
 	for (int i = 1; i < n->nin - 2; i++)
 		states = arena_printf(h->arena, "%s, $%d", states, i);
-	hole_text(h, "CALL", "$k($0 + %s%s, $%d + %s, $%d, ($IX)pd_part_of(replica, %lld, $N));", at, states,
-		n->nin - 2, at, n->nin - 1, (long long)part);
+	hole_text(h, "CALL", "$k($0%s%s, $%d%s, $%d, ($IX)pd_part_of(replica, %lld, $N));", at, states, n->nin - 2,
+		summed ? "" : at, n->nin - 1, (long long)part);
 }
 
 /* GPUs: all parameters by one launch; a row has weight, states and gradient. */
