@@ -3,8 +3,9 @@
  * backward has made it (wait-free backpropagation), adds them in the order of the replicas once all of a round are there,
  * updates, and sends the newest to all. Here only who owns what, as `owner` of the stage's AllReduce: by bytes of gradients, the
  * largest first to the replica that has least. As long as a replica has a tenth more or less than the mean, of gradients or of
- * parameters, the largest of those that are whole is cut: replica r owns its rows from r x part on (`part` of its update, as with --zero), and their state alone; `owner` is
- * -1. Whole rows, where the last replica has nearly as many as the others. Runtime: owned.c. */
+ * parameters, the largest of those that are whole is cut: replica r owns its rows from r x part on (`part` of its update, as
+ * with --zero), and their state alone; its `owner` is -1. Whole rows, where the last replica has nearly as many as the others.
+ * Runtime: owned.c. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm.h"
