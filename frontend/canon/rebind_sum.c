@@ -88,6 +88,9 @@ bool rebind_count(Import *im, const OnnxNode *n, Value **in)
 	if (samples) {
 		const Type t = in[1]->type;
 
+		diag_note(im->d, im->b.loc,
+			"%s, a sum over the batch, is divided by %lld, taken for a count of its samples: it is %lld here",
+			n->input[0], (long long)c, (long long)(c / im->from * im->to));
 		in[1] = canon_scalar(im, t.dtype, (double)(c / im->from * im->to));
 		if (t.rank)
 			in[1] = canon_reshape_to(im, in[1], t.rank, t.dim, NULL);
