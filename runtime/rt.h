@@ -28,10 +28,11 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PR
 void *rt_alloc(size_t bytes);                        /* zeroed; before step 0 only; rt_fail with 77 */
 double rt_rate(int64_t step);                        /* factor of the learning rate */
 void rt_rate_fix(const pd_program *p, int64_t last); /* before step 0: the run ends before step `last` */
-void rt_rate_resume(int64_t step); /* before that: a checkpoint says where the schedule ends; 0: it does not */
-int64_t rt_rate_end(void);         /* for checkpoints; 0: nowhere */
-bool rt_last_step(void);           /* none is trained on behind the running one */
-double rt_now(void);               /* seconds, monotonic */
+void rt_rate_resume(int64_t step);         /* before that: a checkpoint says where the schedule ends; 0: it does not */
+int64_t rt_rate_end(void);                 /* for checkpoints; 0: nowhere */
+bool rt_last_step(void);                   /* none is trained on behind the running one */
+double rt_now(void);                       /* seconds, monotonic */
+void rt_json_text(FILE *f, const char *s); /* json_text.c: quoted, of JSON and YAML */
 
 /* ---- where tensors lie ----
  * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_memory.c). */

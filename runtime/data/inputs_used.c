@@ -6,26 +6,15 @@
 
 static char *lines; /* of rank 0: a JSON object in each */
 
-static void quote(FILE *f, const char *s)
-{
-	fputc('"', f);
-	for (; *s; s++)
-		if ((unsigned char)*s < ' ')
-			fprintf(f, "\\u%04x", (unsigned)*s);
-		else
-			fprintf(f, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
-	fputc('"', f);
-}
-
 static void describe(FILE *f, const source *s)
 {
 	fprintf(f, "{\"name\": ");
-	quote(f, s->d->name);
+	rt_json_text(f, s->d->name);
 	fprintf(f, ", \"set\": \"%s\", \"kind\": \"%s\"", s->eval ? "evaluation" : "training",
 		s->synthetic ? "synthetic" : s->kind);
 	if (!s->synthetic) {
 		fprintf(f, ", \"file\": ");
-		quote(f, s->path);
+		rt_json_text(f, s->path);
 		fprintf(f, ", \"dtype\": \"%s\", \"shape\": [", st_dtype((int)s->a.dtype));
 		for (int i = 0; i < s->a.rank; i++)
 			fprintf(f, "%s%lld", i ? ", " : "", (long long)s->a.dim[i]);

@@ -217,20 +217,9 @@ static summary summarize(float *x, int64_t n)
 
 static void text(FILE *f, const char *key, const char *s, const char *end)
 {
-	fprintf(f, "\"%s\": \"", key);
-	for (const unsigned char *c = (const unsigned char *)s; *c; c++)
-		if (*c == '"' || *c == '\\')
-			fprintf(f, "\\%c", *c);
-		else if (*c < ' ' || *c == 0x7F)
-			fprintf(f, "\\u%04x", *c);
-		else if (*c == 0xC2 &&
-			 (c[1] & 0xE0) == 0x80) /* pdcc reads it as YAML, where these end lines or are refused */
-			fprintf(f, "\\u%04x", *++c);
-		else if (*c == 0xE2 && c[1] == 0x80 && (c[2] == 0xA8 || c[2] == 0xA9))
-			fprintf(f, "\\u20%02x", c[2] - 0x80), c += 2;
-		else
-			fputc(*c, f);
-	fprintf(f, "\"%s", end);
+	fprintf(f, "\"%s\": ", key);
+	rt_json_text(f, s);
+	fputs(end, f);
 }
 
 static void write_record(FILE *f, int k, int64_t n, int64_t cap)
