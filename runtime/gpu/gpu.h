@@ -126,6 +126,16 @@ template <int A> static __device__ __forceinline__ int pd_pack_row(const pd_pack
 	return low;
 }
 
+/* Launches a kernel until all of a table has been worked on; what it is started with names the pack of each time pd_part. */
+#define PD_LAUNCH_ROWS(kernel, pack, table, count, ...) \
+	for (const pd_many *pd_row = (table), *const pd_end = pd_row + (count); pd_row < pd_end;) { \
+		pack pd_part; \
+		int64_t pd_all; \
+\
+		pd_row = pd_pack_rows(&pd_part, pd_row, pd_end, &pd_all); \
+		PD_LAUNCH(kernel, pd_all, 256, 0, __VA_ARGS__); \
+	}
+
 static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }
 
 /* Sums and maxima over a block of up to 1024 threads, the same order every time; all threads get them. */

@@ -63,14 +63,7 @@ static void late(double *to)
 
 PD_HOST void NAME(const pd_many *row, int rows, const T *n)
 {
-	const pd_many *const end = row + rows;
 	const double *const step = pd_late(device::NAME::late, 4);
 
-	while (row < end) {
-		device::NAME::pack p;
-		int64_t blocks;
-
-		row = pd_pack_rows(&p, row, end, &blocks);
-		PD_LAUNCH(device::NAME::run, blocks, 256, 0, p, n, step);
-	}
+	PD_LAUNCH_ROWS(device::NAME::run, device::NAME::pack, row, rows, pd_part, n, step);
 }

@@ -17,13 +17,5 @@ static __global__ void run(const pack p)
 
 PD_HOST void NAME(const pd_many *row, int rows)
 {
-	const pd_many *const end = row + rows;
-
-	while (row < end) {
-		device::NAME::pack p;
-		int64_t blocks;
-
-		row = pd_pack_rows(&p, row, end, &blocks);
-		PD_LAUNCH(device::NAME::run, blocks, 256, 0, p);
-	}
+	PD_LAUNCH_ROWS(device::NAME::run, device::NAME::pack, row, rows, pd_part);
 }

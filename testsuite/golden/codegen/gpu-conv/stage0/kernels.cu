@@ -178,15 +178,7 @@ typedef pd_pack<2> pack; static __global__ void run(const pack p)
 
 PD_HOST void running(const pd_many *row, int rows)
 {
-	const pd_many *const end = row + rows;
-
-	while (row < end) {
-		device::running::pack p;
-		int64_t blocks;
-
-		row = pd_pack_rows(&p, row, end, &blocks);
-		PD_LAUNCH(device::running::run, blocks, 256, 0, p);
-	}
+	PD_LAUNCH_ROWS(device::running::run, device::running::pack, row, rows, pd_part);
 }
 
 /* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
@@ -222,14 +214,7 @@ static void late(double *to)
 
 PD_HOST void momentum(const pd_many *row, int rows, const float *n)
 {
-	const pd_many *const end = row + rows;
 	const double *const step = pd_late(device::momentum::late, 4);
 
-	while (row < end) {
-		device::momentum::pack p;
-		int64_t blocks;
-
-		row = pd_pack_rows(&p, row, end, &blocks);
-		PD_LAUNCH(device::momentum::run, blocks, 256, 0, p, n, step);
-	}
+	PD_LAUNCH_ROWS(device::momentum::run, device::momentum::pack, row, rows, pd_part, n, step);
 }

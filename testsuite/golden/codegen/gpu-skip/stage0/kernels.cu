@@ -249,14 +249,7 @@ static void late(double *to)
 
 PD_HOST void sgd(const pd_many *row, int rows, const float *n)
 {
-	const pd_many *const end = row + rows;
 	const double *const step = pd_late(device::sgd::late, 4);
 
-	while (row < end) {
-		device::sgd::pack p;
-		int64_t blocks;
-
-		row = pd_pack_rows(&p, row, end, &blocks);
-		PD_LAUNCH(device::sgd::run, blocks, 256, 0, p, n, step);
-	}
+	PD_LAUNCH_ROWS(device::sgd::run, device::sgd::pack, row, rows, pd_part, n, step);
 }

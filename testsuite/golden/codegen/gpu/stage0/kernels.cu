@@ -69,14 +69,7 @@ static void late(double *to)
 
 PD_HOST void adam(const pd_many *row, int rows, const float *n)
 {
-	const pd_many *const end = row + rows;
 	const double *const step = pd_late(device::adam::late, 4);
 
-	while (row < end) {
-		device::adam::pack p;
-		int64_t blocks;
-
-		row = pd_pack_rows(&p, row, end, &blocks);
-		PD_LAUNCH(device::adam::run, blocks, 256, 0, p, n, step);
-	}
+	PD_LAUNCH_ROWS(device::adam::run, device::adam::pack, row, rows, pd_part, n, step);
 }
