@@ -31,17 +31,13 @@ typedef struct Command {
 	bool reports;
 } Command; /* reports: takes --report */
 
+#define MODEL(name, run, reports, ...) { name, run, reports },
+#define WORDS(...)
 static const Command commands[] = {
-	{ "compile", compile_main, true },
-	{ "verify", verify_main, false },
-	{ "inspect", inspect_main, false },
-	{ "plan", plan_main, true },
-	{ "simulate", simulate_main, true },
-	{ "cases", cases_main, false },
-	{ "export", export_main, false },
-	{ "profile", profile_main, false },
-	{ "doctor", doctor_main, false },
+#include "frontend/driver/options/commands.def"
 };
+#undef MODEL
+#undef WORDS
 
 /* pdcc schema: what a cluster file or train.yaml may hold, as JSON Schema for editors. */
 static int schema_main(int argc, char **argv, Diag *d)
@@ -82,16 +78,16 @@ static int completion_command(int argc, char **argv, Diag *d)
 	return completion_main(argc, argv, names, command_names(names), d);
 }
 
+static int help_main(int argc, char **argv, Diag *d);
+
 /* Commands that take no model: they read their own words. */
+#define MODEL(...)
+#define WORDS(name, run, ...) { name, run },
 static const WordCommand word_commands[] = {
-	{ "run", run_main },
-	{ "trace", trace_command },
-	{ "explain", explain_main },
-	{ "schema", schema_main },
-	{ "completion", completion_command },
-	{ "manual", manual_command },
-	{ "plan-profile", plan_profile_command },
+#include "frontend/driver/options/commands.def"
 };
+#undef MODEL
+#undef WORDS
 
 static const WordCommand *word_command(const char *name)
 {
@@ -101,34 +97,64 @@ static const WordCommand *word_command(const char *name)
 	return NULL;
 }
 
-/* pdcc help [COMMAND]; a command that has its own help is asked for it. */
-static int help_main(int argc, char **argv, Diag *d)
+/* What a command says of itself; false: there is none of this name. */
+static bool shown(const char *name, Diag *d, int *status)
 {
-	const bool itself = argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"));
-	const WordCommand *own = argc ? word_command(argv[0]) : NULL;
+	const WordCommand *own = word_command(name);
 	char *ask[] = { (char[]){ "--help" }, NULL };
 
+	*status = 0;
+	if (command_help(stdout, name))
+		return true;
+	if (own)
+		*status = own->run(1, ask, d);
+	return own != NULL;
+}
+
+static bool asks(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }
+
+/* pdcc help [COMMAND|all|GROUP]. */
+static int help_main(int argc, char **argv, Diag *d)
+{
+	int status;
+
 	if (argc == 0)
-		commands_help(stdout);
-	else if (!command_help(stdout, itself ? "help" : argv[0])) {
-		if (own)
-			return own->run(1, ask, d);
-		command_unknown(argv[0], d);
-		return EXIT_USAGE;
-	}
-	return 0;
+		return commands_help(stdout), 0;
+	if (shown(argv[0], d, &status))
+		return status;
+	if (options_group(argv[0]))
+		return options_help(stdout, argv[0], d) ? 0 : EXIT_USAGE;
+	command_unknown(argv[0], d);
+	return EXIT_USAGE;
 }
 
 /* Status; -1: none of these commands. */
 static int without_model(int argc, char **argv, Diag *d)
 {
 	const WordCommand *w = argc > 1 ? word_command(argv[1]) : NULL;
+	int status;
 
-	if (argc > 1 && strcmp(argv[1], "help") == 0)
-		return help_main(argc - 2, argv + 2, d);
-	if (w && argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")) && command_help(stdout, w->name))
-		return 0;
+	if (w && argc > 2 && asks(argv[2]) && shown(w->name, d, &status))
+		return status;
 	return w ? w->run(argc - 2, argv + 2, d) : -1;
+}
+
+/* pdcc ... --help: of the command; of a group of flags or a command that is named behind it (pdcc --help Plan); of compile where
+ * a model is named; else the commands. */
+static int help_of(const Options *o, const char *command, Diag *d)
+{
+	const char *asked = o->help_group ? o->help_group : o->nargs == 1 ? o->args[0] : NULL;
+	int status;
+
+	if (command && !o->help_group)
+		return !command_help(stdout, command);
+	if (!asked)
+		return commands_help(stdout), 0;
+	if (!options_group(asked) && shown(asked, d, &status))
+		return status;
+	if (!o->help_group && strpbrk(asked, "./"))
+		return !command_help(stdout, "compile");
+	return options_help(stdout, asked, d) ? 0 : EXIT_USAGE;
 }
 
 /* The command, and what --report says of it. */
@@ -177,13 +203,8 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 		commands_help(stdout);
 		return EXIT_USAGE;
 	}
-	if (o.help) {
-		if (!o.help_group && o.nargs == 1)
-			o.help_group = o.args[0];
-		if (first == 2 && !o.help_group)
-			return !command_help(stdout, command->name);
-		return options_help(stdout, "pdcc", o.help_group, d) ? 0 : EXIT_USAGE;
-	}
+	if (o.help)
+		return help_of(&o, first == 2 ? command->name : NULL, d);
 	if (o.version) {
 		printf("pdcc %s\n", PDCC_VERSION);
 		return 0;

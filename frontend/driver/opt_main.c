@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 	if (o.help) {
 		if (!o.help_group)
 			return !command_help(stdout, "pdcc-opt");
-		return options_help(stdout, "pdcc-opt", o.help_group, &d) ? 0 : EXIT_USAGE;
+		return options_help(stdout, o.help_group, &d) ? 0 : EXIT_USAGE;
 	}
 	if (o.nargs != 1) {
 		diag_error(&d, NOLOC, 1, "pdcc-opt wants one .pdir file, or - for standard input");

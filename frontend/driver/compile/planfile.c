@@ -140,7 +140,7 @@ static void r_schedule(Yaml *y, const YNode *v, void *to)
 	const char *s = yaml_text(y, v, "schedule"), *lacks;
 
 	if (s && !schedule_parse(s, &((Reader *)to)->schedule, &lacks))
-		yaml_error(y, v, lacks ? "schedule %s" : "there is no schedule '%s'; pdcc --help Schedule lists them",
+		yaml_error(y, v, lacks ? "schedule %s" : "there is no schedule '%s'; pdcc help Schedule lists them",
 			lacks ? lacks : s);
 }
 

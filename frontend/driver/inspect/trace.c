@@ -285,7 +285,7 @@ static bool read_flags(Ask *q, int argc, char **argv, bool *asked)
 		const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
 		char *end;
 
-		if (strcmp(flag, "--help") == 0)
+		if (strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0)
 			return *asked = true;
 		if (flag[0] != '-') {
 			if (q->folder)
@@ -295,7 +295,7 @@ static bool read_flags(Ask *q, int argc, char **argv, bool *asked)
 			continue;
 		}
 		if (strcmp(flag, "--timeline") && strcmp(flag, "--predicted") && strcmp(flag, "--step"))
-			return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --help lists them", flag);
+			return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; pdcc help trace lists them", flag);
 		if (!value)
 			return diag_error(q->d, NOLOC, 1, "%s takes a value", flag);
 		if (strcmp(flag, "--timeline") == 0 && !timeline_flag(q, value))
@@ -309,7 +309,7 @@ static bool read_flags(Ask *q, int argc, char **argv, bool *asked)
 		}
 		i++;
 	}
-	return q->folder || diag_error(q->d, NOLOC, 1, "no folder is named; --help shows how");
+	return q->folder || diag_error(q->d, NOLOC, 1, "no folder is named; pdcc help trace shows how");
 }
 
 static int run(Ask *q)

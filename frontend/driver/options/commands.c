@@ -14,53 +14,13 @@ typedef struct Row {
 	const char *more; /* NULL, or lines of its own */
 } Row;
 
-static const char run_options[] = "\n  --steps N, --epochs N  how long; more of them: DIR/bin/d0 --help\n"
-				  "  --ckpt DIR             checkpoints there; --ckpt-every N: every N steps\n"
-				  "  --resume DIR           goes on from the newest checkpoint there\n"
-				  "  --out DIR              results there, not in the build folder's run/\n"
-				  "  --trace DIR            what each device did when, for pdcc trace\n"
-				  "  --tensorboard DIR, --csv FILE, --jsonl FILE\n"
-				  "                         loss, learning rate, speed\n"
-				  "  --stop accuracy=0.98   ends when it is reached; loss=X, eval_loss=X\n"
-				  "  --max-restarts N       goes on after a lost rank, N times at most\n"
-				  "Files that options name lie where you are, not in the build folder.\n";
-
+#define MODEL(name, run, reports, args, what, flags, example, more) { name, args, what, flags, example, more },
+#define WORDS(name, run, args, what, flags, example, more) { name, args, what, flags, example, more },
 static const Row rows[] = {
-	{ "compile", "MODEL.onnx --cluster FILE -o DIR", "training programs in a folder; the word may be left out",
-		"cluster plan schedule global-batch micro-batch loss optimizer lr data epochs train o",
-		"pdcc model.onnx --cluster local:4 --plan 2-2 -o out", NULL },
-	{ "run", "DIR [options of the programs]", "builds what is in folder DIR and trains", "",
-		"pdcc run out --steps 100 --ckpt ck", run_options },
-	{ "plan", "MODEL.onnx --cluster FILE", "stages, replicas, memory and the predicted step; no code",
-		"cluster plan schedule global-batch micro-batch memory-limit profile explain deadline json save-plan report",
-		"pdcc plan model.onnx --cluster local:4 --explain", NULL },
-	{ "simulate", "MODEL.onnx|DIR --cluster FILE", "the step played without running it: time, idle devices, bytes",
-		"cluster plan schedule global-batch micro-batch profile timeline days mtbf report json",
-		"pdcc simulate model.onnx --cluster local:4 --timeline step.html", NULL },
-	{ "verify", "MODEL.onnx --cluster FILE", "trains distributed and on one device, and names what differs",
-		"cluster plan schedule global-batch micro-batch optimizer steps reproducible keep o",
-		"pdcc verify model.onnx --cluster local:4 --plan 2-2", NULL },
-	{ "inspect", "FILE|DIR", "what a model, a cluster file or any file of pdcc holds", "dim loss cluster json",
-		"pdcc inspect model.onnx", NULL },
-	{ "profile", "MODEL.onnx -o profile.json", "times of the model's nodes, measured on this machine",
-		"micro-batch threads profile-seconds cc o", "pdcc profile model.onnx -o profile.json", NULL },
-	{ "trace", "DIR", "where the time of a traced run went, and its picture", NULL, NULL, NULL },
-	{ "export", "CKPT --model MODEL.onnx -o FILE", "a checkpoint as an ONNX model or as .safetensors",
-		"model averages o", "pdcc export out/ck --model model.onnx -o trained.onnx", NULL },
-	{ "doctor", "[--cluster FILE]", "compilers, MPI, hosts and links: what is there, how fast",
-		"cluster target measure", "pdcc doctor --cluster cluster.yaml --measure", NULL },
-	{ "explain", "[CODE...]", "what an error code means and what helps; without one: all codes", "",
-		"pdcc explain E0203", NULL },
-	{ "schema", "cluster|train", "what cluster.yaml, train.yaml may hold: JSON Schema for editors", "",
-		"pdcc schema train > train.schema.json", NULL },
-	{ "completion", "bash|zsh|fish", "words for the shell's completion", "", "pdcc completion bash > pdcc.bash",
-		NULL },
-	{ "manual", "", "the man page", "", "pdcc manual | man -l -", NULL },
-	{ "plan-profile", "FILE --workers N", "the published planners on a published profile", NULL, NULL, NULL },
-	{ "cases", "LIST -o DIR", "many small models in one program, for tests", "o", "pdcc cases list.txt -o cases",
-		NULL },
-	{ "help", "[COMMAND]", "this list, or what a command takes", "", "pdcc help plan", NULL },
+#include "commands.def"
 };
+#undef MODEL
+#undef WORDS
 
 static const Row opt_row = { "pdcc-opt", "FILE.pdir --passes=A,B",
 	"passes on the text form of the IR; prints the module",
@@ -81,8 +41,16 @@ void commands_help(FILE *f)
 	fprintf(f, "usage: pdcc COMMAND ...     compiles an ONNX model to training programs\n\n");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		fprintf(f, "  %-13s%s\n", rows[i].name, rows[i].what);
-	fprintf(f, "\npdcc help COMMAND shows its flags and an example, pdcc --help all flags.\n"
+	fprintf(f, "\npdcc help COMMAND shows its flags and an example, pdcc help all every flag.\n"
 		   "example: pdcc model.onnx --cluster local:4 -o out && pdcc run out\n");
+}
+
+bool command_text(int i, CommandText *c)
+{
+	if (i >= (int)(sizeof rows / sizeof *rows))
+		return false;
+	*c = (CommandText){ rows[i].name, rows[i].args, rows[i].what };
+	return true;
 }
 
 /* The first part of a flag's text, in lines from column LEFT on. */
@@ -141,7 +109,7 @@ static void command_usage(FILE *f, const Row *r, const char *program)
 	fprintf(f, "\nexample: %s\n", r->example);
 	buf_free(&b);
 	if (any)
-		fprintf(f, "All flags: pdcc --help; of one group: pdcc --help Plan\n");
+		fprintf(f, "All flags: pdcc help all; of one group: pdcc help Plan\n");
 }
 
 bool command_help(FILE *f, const char *name)

@@ -5,6 +5,7 @@
 #include "ir/base/buf.h"
 #include "ir/base/diag.h"
 #include "choices.h"
+#include "commands.h"
 #include "options.h"
 
 /* Values of a flag whose argument is one of few words; those that stand for others (interleaved:V) are left out. NULL: it is none. */
@@ -141,17 +142,38 @@ static const char tail[] =
 	"pdcc run out \\-\\-resume ck\npdcc export ck \\-\\-model model.onnx \\-o trained.onnx\npdcc plan model.onnx \\-\\-cluster cluster.yaml "
 	"\\-\\-explain\npdcc simulate model.onnx \\-\\-cluster local:4 \\-\\-timeline step.html\n.fi\n";
 
+static void commands(void)
+{
+	CommandText c;
+
+	printf(".SH SYNOPSIS\n.nf\n");
+	for (int i = 0; command_text(i, &c); i++) {
+		printf("pdcc ");
+		roff(c.name);
+		putchar(' ');
+		roff(c.args);
+		putchar('\n');
+	}
+	printf(".fi\n.SH COMMANDS\n");
+	for (int i = 0; command_text(i, &c); i++) {
+		printf(".TP\n.B ");
+		roff(c.name);
+		putchar('\n');
+		roff(c.what);
+		putchar('\n');
+	}
+}
+
 void manual(const char *version)
 {
 	const char *group = "";
 	Flag f;
 	Buf b = { 0 };
 
-	printf(".TH PDCC 1 \"\" \"pdcc %s\"\n.SH NAME\npdcc \\- compile an ONNX graph to training programs for a cluster\n"
-	       ".SH SYNOPSIS\n.nf\n",
+	printf(".TH PDCC 1 \"\" \"pdcc %s\"\n.SH NAME\npdcc \\- compile an ONNX graph to training programs for a cluster\n",
 		version);
-	options_usage(stdout, "pdcc");
-	printf(".fi\n.SH DESCRIPTION\nReads a single\\-device ONNX forward graph, derives loss, gradient and optimizer, cuts it into pipeline\n"
+	commands();
+	printf(".SH DESCRIPTION\nReads a single\\-device ONNX forward graph, derives loss, gradient and optimizer, cuts it into pipeline\n"
 	       "stages with replicas for the machines of the cluster file, and writes one C program per device with a Makefile.\n"
 	       "Run\n.B make\nand\n.B make run\nin the build folder.\n");
 	for (int i = 0; options_flag(i, &f); i++) {

@@ -61,7 +61,7 @@ static bool unknown(Cx *x, const char *name)
 		names[i] = opt_table[i].name;
 	const char *near = diag_nearest(name, names, nopt);
 	return diag_error(x->d, NOLOC, 1, "unknown option '--%s'%s%s%s", name,
-		near ? "; did you mean '--" : "; --help lists them", near ? near : "", near ? "'?" : "");
+		near ? "; did you mean '--" : "; pdcc help all lists them", near ? near : "", near ? "'?" : "");
 }
 
 /* One option at argv[i]; gives how many words it took, 0 after a diagnostic. */
@@ -122,7 +122,7 @@ static int short_option(Cx *x, int argc, const char **argv, int i)
 		return x->o->werror = true;
 	if (strcmp(s, "-Wall") == 0 || strcmp(s, "-Wextra") == 0)
 		return 1;
-	return diag_error(x->d, NOLOC, 1, "unknown option '%s'; --help lists them", s), 0;
+	return diag_error(x->d, NOLOC, 1, "unknown option '%s'; pdcc help all lists them", s), 0;
 }
 
 /* --train comes first: its file is read before any flag is. */

@@ -42,9 +42,9 @@ typedef struct Options {
  * read where --train names it, so that flags override it. false after a diagnostic (exit 2, or 1 when *input_error:
  * a file named by a flag is at fault). */
 bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error);
-void options_usage(FILE *f, const char *program); /* the lines of commands */
-/* All flags, or those of a group; false after E0001: there is no such group. */
-bool options_help(FILE *f, const char *program, const char *group, Diag *d);
+bool options_group(const char *group); /* is it one of the flags' groups, or all? */
+/* The flags of a group, or all; false after E0001: there is no such group. */
+bool options_help(FILE *f, const char *group, Diag *d);
 
 /* A flag as help, completion and the manual show it. name "o" is -o; arg NULL: it takes no value. */
 typedef struct Flag {

@@ -23,28 +23,25 @@ typedef struct Ask {
 
 static const char help[] = "usage: pdcc plan-profile FILE --planner auto [options]\n"
 			   "  --workers N[,M]          devices; or devices of a machine, machines\n"
-			   "  --bandwidth B[,B]        bytes per second inside a machine, between machines\n"
+			   "  --bandwidth B[,B]        bytes/s inside a machine, between machines\n"
 			   "  --latency S              seconds of every link (0)\n"
 			   "  --microbatches N         per step, over all replicas (4 per device)\n"
 			   "  --memory BYTES           per device\n"
-			   "  --tensor N|auto          N devices of a machine share each layer with\n"
-			   "                           parameters (1)\n"
+			   "  --tensor N|auto          N devices of a machine share a layer's parameters (1)\n"
 			   "  --tensor-sums N          AllReduces of its output among them, forwards and\n"
 			   "                           backwards each (2, as in a Transformer's layer)\n"
 			   "  --sequence               its output lies divided among them, along the\n"
 			   "                           sequence: messages and what is kept are a part\n"
-			   "  --state F                bytes of the optimizer's state per byte of\n"
-			   "                           parameters (0)\n"
+			   "  --state F                optimizer's state per byte of parameters (0)\n"
 			   "  --zero 0|1|auto          1: replicas divide that state among them (0)\n"
-			   "  --schedule S             one with a stage per device and steps that end\n"
-			   "                           (pdcc --help Schedule)\n"
+			   "  --schedule S             a stage per device, steps that end: help Schedule\n"
 			   "  --without LAYER, --compress      as for the other planners\n"
-			   "  --evaluate PLAN          only what this plan comes to: replicas of each stage as\n"
-			   "                           2-1-1, cut where the slowest stage is fastest, or with\n"
-			   "                           places to cut (\"ends\" of --json), as 2-1-1@4,9\n"
+			   "  --evaluate PLAN          only this plan: 2-1-1 (replicas of stages, cut where\n"
+			   "                           the slowest is fastest) or 2-1-1@4,9 (\"ends\" of\n"
+			   "                           --json)\n"
 			   "  --compare                what each planner alone comes to as well\n"
 			   "  --exhaustive             the best of all plans as well, for small cases\n"
-			   "  --local                  the search alone, also where all plans could be tried\n"
+			   "  --local                  the search alone, where all plans could be tried too\n"
 			   "  --json                   one object on standard output\n"
 			   "example: pdcc plan-profile graph.txt --planner auto --workers 8\n";
 
@@ -110,7 +107,7 @@ static bool value(Ask *q, const char *flag, const char *s)
 		return numbers(q, flag, s, &q->state, NULL);
 	if (!strcmp(flag, "--microbatches"))
 		return numbers(q, flag, s, &q->microbatches, NULL);
-	return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --help lists them", flag);
+	return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --planner auto --help lists them", flag);
 }
 
 static bool read_flags(Ask *q, int argc, char **argv)
@@ -120,7 +117,7 @@ static bool read_flags(Ask *q, int argc, char **argv)
 		bool *to;
 	} sign[] = { { "--sequence", &q->sequence }, { "--compare", &q->compare }, { "--exhaustive", &q->exhaustive },
 		{ "--local", &q->local }, { "--compress", &q->compress }, { "--json", &q->json },
-		{ "--help", &q->help } };
+		{ "--help", &q->help }, { "-h", &q->help } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL;
@@ -140,7 +137,7 @@ static bool read_flags(Ask *q, int argc, char **argv)
 	if (q->help)
 		return true;
 	if (!q->file)
-		return diag_error(q->d, NOLOC, 1, "no profile is named; --help shows how");
+		return diag_error(q->d, NOLOC, 1, "no profile is named; pdcc help plan-profile shows how");
 	if (q->each < 1 || q->each * q->machines > DEVICES || floor(q->each) < q->each ||
 		floor(q->machines) < q->machines)
 		return diag_error(q->d, NOLOC, 1, "--workers wants whole numbers, 1 to %d devices together", DEVICES);

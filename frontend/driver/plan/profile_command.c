@@ -127,7 +127,7 @@ static bool read_flags(Ask *q, int argc, char **argv)
 		const char *name;
 		bool *to;
 	} sign[] = { { "--straight", &q->o.straight }, { "--fewer", &q->o.fewer }, { "--compress", &q->compress },
-		{ "--json", &q->json }, { "--help", &q->help } };
+		{ "--json", &q->json }, { "--help", &q->help }, { "-h", &q->help } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL, known;
@@ -146,7 +146,8 @@ static bool read_flags(Ask *q, int argc, char **argv)
 			if (!with_value(q, argv[i], i + 1 < argc ? argv[i + 1] : "", &known))
 				return false;
 			if (!known)
-				return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --help lists them", argv[i]);
+				return diag_error(q->d, NOLOC, 1,
+					"unknown flag '%s'; pdcc help plan-profile lists them", argv[i]);
 			if (++i >= argc)
 				return diag_error(q->d, NOLOC, 1, "%s takes a value", argv[i - 1]);
 		}
@@ -154,7 +155,7 @@ static bool read_flags(Ask *q, int argc, char **argv)
 	if (q->help)
 		return true;
 	if (!q->file)
-		return diag_error(q->d, NOLOC, 1, "no profile is named; --help shows how");
+		return diag_error(q->d, NOLOC, 1, "no profile is named; pdcc help plan-profile shows how");
 	if (!q->o.nlevel)
 		return diag_error(q->d, NOLOC, 1, "--workers N is missing");
 	if (strcmp(q->planner, "pipedream") == 0 && q->nbandwidth != q->o.nlevel)

@@ -19,22 +19,27 @@ typedef struct Ask {
 	bool published, exhaustive, json, help, literal, warmup_b, policies;
 } Ask;
 
-static const char help[] =
-	"usage: pdcc plan-profile FILE --planner dapple [options]\n"
-	"  --servers N[,N..]        where each server's devices end: 8,16 is two servers of eight (needed)\n"
-	"  --profiled N, --batch N, --least N      samples: of the profile, of a global batch, per device at least (1)\n"
-	"  --p2p B, --nccl B, --nvlink B           bytes/s: a link between servers, a collective, a link inside one\n"
-	"  --memory BYTES           per device; --scaling F bytes kept per byte of parameters, --peak BYTES activations a sample\n"
-	"  --published              as the published program searches and scores; else by the paper's equations\n"
-	"  --literal                equation (1) as printed\n"
-	"  --warmup-b               early backward by policy B: 2(S-i)-1 forwards first, not S-i\n"
-	"  --microbatches M         per global batch; all useful counts are tried without it\n"
-	"  --width N                prefixes kept per cut and devices in use (4; the paper: 1)\n"
-	"  --policies               fresh, append and scatter placement only, also where all placements could be tried\n"
-	"  --exhaustive             every plan, for small cases\n"
-	"  --stages S:F-L,..        score this plan: each stage's first state and devices F to L (with --copies N)\n"
-	"  --scale-time F, --scale-activations F, --scale-parameters F      another device, another batch\n"
-	"  --json                   one object on standard output\n";
+static const char help[] = "usage: pdcc plan-profile FILE --planner dapple --servers N[,N..] [options]\n"
+			   "  --servers N[,N..]        where each server's devices end: 8,16 is two of eight\n"
+			   "  --profiled N, --batch N, --least N\n"
+			   "                           samples: profiled, of a step, a device at least (1)\n"
+			   "  --p2p B, --nccl B, --nvlink B\n"
+			   "                           bytes/s between servers, of sums, inside a server\n"
+			   "  --memory BYTES           per device; --scaling F: kept per byte of parameters,\n"
+			   "                           --peak BYTES: activations of a sample\n"
+			   "  --published              as the published program, not by the equations\n"
+			   "  --literal                equation (1) as printed\n"
+			   "  --warmup-b               policy B: 2(S-i)-1 forwards first, not S-i\n"
+			   "  --microbatches M         per step; without it all useful counts are tried\n"
+			   "  --width N                prefixes kept per cut and devices (4; the paper: 1)\n"
+			   "  --policies               only the three placements, also where all are few\n"
+			   "  --exhaustive             every plan, for small cases\n"
+			   "  --stages S:F-L,..        score this plan: each stage's first state, devices F\n"
+			   "                           to L; with --copies N\n"
+			   "  --scale-time F, --scale-activations F, --scale-parameters F\n"
+			   "                           another device, another batch\n"
+			   "  --json                   one object on standard output\n"
+			   "example: pdcc plan-profile layers.txt --planner dapple --servers 8,16\n";
 
 static bool servers(Ask *q, const char *s)
 {
@@ -78,7 +83,7 @@ static bool value(Ask *q, const char *flag, const char *s)
 			return diag_error(q->d, NOLOC, 1, "%s: '%s' is not a number above 0", flag, s);
 		return true;
 	}
-	return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --help lists them", flag);
+	return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --planner dapple --help lists them", flag);
 }
 
 static bool whole(Ask *q, const char *flag, double v, double most)
@@ -93,9 +98,9 @@ static bool read_flags(Ask *q, int argc, char **argv)
 	const struct {
 		const char *name;
 		bool *to;
-	} sign[] = { { "--published", &q->published }, { "--help", &q->help }, { "--literal", &q->literal },
-		{ "--warmup-b", &q->warmup_b }, { "--exhaustive", &q->exhaustive }, { "--policies", &q->policies },
-		{ "--json", &q->json } };
+	} sign[] = { { "--published", &q->published }, { "--help", &q->help }, { "-h", &q->help },
+		{ "--literal", &q->literal }, { "--warmup-b", &q->warmup_b }, { "--exhaustive", &q->exhaustive },
+		{ "--policies", &q->policies }, { "--json", &q->json } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL;
@@ -123,7 +128,7 @@ static bool read_flags(Ask *q, int argc, char **argv)
 	if (q->help)
 		return true;
 	if (!q->file || !q->c.servers)
-		return diag_error(q->d, NOLOC, 1, "%s; --help shows how",
+		return diag_error(q->d, NOLOC, 1, "%s; pdcc help plan-profile shows how",
 			q->file ? "--servers is missing" : "no profile is named");
 	if (!whole(q, "--microbatches", q->microbatches, 1e6) || !whole(q, "--width", q->width, 1000) ||
 		!whole(q, "--copies", q->copies, DAPPLE_DEVICES) || !whole(q, "--batch", q->o.batch, 1e9) ||
