@@ -26,6 +26,17 @@ const char *duration_text(Arena *a, double seconds)
 
 const char *time_short(Arena *a, double seconds) { return in_unit(a, seconds, 3, 1e-6); }
 
+const char *str_bytes(Arena *a, int64_t bytes)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double x = (double)bytes;
+	int k = 0;
+
+	for (; x >= 1024 && k < 4; k++)
+		x /= 1024;
+	return arena_printf(a, k ? "%.2f %s" : "%.0f %s", x, unit[k]);
+}
+
 const char *number_text(Arena *a, double x, int digits)
 {
 	if (x == 0 || fabs(x) >= pow(10, digits) - 0.5)

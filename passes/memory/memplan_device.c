@@ -2,6 +2,7 @@
 #include <string.h>
 #include "again.h"
 #include "memory.h"
+#include "ir/base/human.h"
 
 int64_t memory_of(const Stage *s, const Cluster *c)
 {
@@ -95,9 +96,9 @@ static void hint(Module *m, PassCx *cx, const Stage *s, int64_t memory)
 	const int64_t bytes = recompute_need(m, cx, s, &time, &more);
 	if (bytes <= memory && time > 0)
 		diag_note(cx->d, NOLOC,
-			"--recompute stage needs %lld bytes there (+%.0f %% of its time), --recompute auto as little time "
+			"--recompute stage needs %s there (+%.0f %% of its time), --recompute auto as little time "
 			"as fits",
-			(long long)bytes, 100 * more / time);
+			str_bytes(cx->scratch, bytes), 100 * more / time);
 }
 
 static bool fits(Module *m, PassCx *cx, const Stage *of)
@@ -105,13 +106,14 @@ static bool fits(Module *m, PassCx *cx, const Stage *of)
 	const Cluster *c = cx->cluster;
 	const Stage was = *of, *s = &was; /* a hint plans anew */
 	const char *also = "";
+	Arena *a = cx->scratch;
 	bool ok = true;
 
 	for (int i = 0; i < m->nstage; i++) {
 		if (m->stage[i]->rank == s->rank && i < s->id)
 			return true; /* its device was checked with its first stage */
 		if (m->stage[i]->rank == s->rank && i > s->id)
-			also = arena_printf(cx->scratch, "%s and %d", also, i);
+			also = arena_printf(a, "%s and %d", also, i);
 	}
 
 	for (int r = 0; c && r < s->replicas; r++) {
@@ -122,20 +124,21 @@ static bool fits(Module *m, PassCx *cx, const Stage *of)
 			continue;
 		if (*also) {
 			ok = diag_error(cx->d, FILELOC(c->file), 601,
-				"stages %d%s together need %lld bytes, device %s has %lld", s->id, also,
-				(long long)s->arena, d->name, (long long)d->memory);
+				"stages %d%s together need %s (%lld bytes), device %s has %s", s->id, also,
+				str_bytes(a, s->arena), (long long)s->arena, d->name, str_bytes(a, d->memory));
 			hint(m, cx, s, d->memory);
 			continue;
 		}
 		ok = diag_error(cx->d, FILELOC(c->file), 601,
-			"stage %d needs %lld bytes, device %s has %lld (parameters %lld, optimizer %lld, gradients %lld, "
-			"%d x %lld between forward and backward%s, temporaries %lld, scratch %lld)",
-			s->id, (long long)s->arena, d->name, (long long)d->memory, (long long)s->bytes_params,
-			(long long)s->bytes_state, (long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes,
-			stage_enters(s) ? arena_printf(cx->scratch, ", %d x %lld received and sent back", s->entries,
-						  (long long)s->entry_bytes)
+			"stage %d needs %s (%lld bytes), device %s has %s: parameters %s, optimizer %s, gradients %s, "
+			"%d x %s between forward and backward%s, temporaries %s, scratch %s",
+			s->id, str_bytes(a, s->arena), (long long)s->arena, d->name, str_bytes(a, d->memory),
+			str_bytes(a, s->bytes_params), str_bytes(a, s->bytes_state), str_bytes(a, s->bytes_grads),
+			s->inflight, str_bytes(a, s->slot_bytes),
+			stage_enters(s) ? arena_printf(a, ", %d x %s received and sent back", s->entries,
+						  str_bytes(a, s->entry_bytes))
 					: "",
-			(long long)s->bytes_tmp, (long long)s->bytes_scratch);
+			str_bytes(a, s->bytes_tmp), str_bytes(a, s->bytes_scratch));
 		hint(m, cx, s, d->memory);
 	}
 	return ok;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "doctor.h"
 #include "runtime/pd.h"
+#include "ir/base/human.h"
 
 static const char shm[] = "/dev/shm";
 enum { MIB = 1 << 20, SHM_LEAST = 32 * MIB, LOCKED_LEAST = 64 * MIB }; /* a few MiB per rank; what a card registers */

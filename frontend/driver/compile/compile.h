@@ -88,7 +88,6 @@ bool compile_tolerant(Compile *c, const char *dir);
 bool compile_folder(Compile *c, const char *dir); /* makes it and what it lies in */
 int compile_status(const Compile *c);             /* exit status after a failure */
 const char *compile_times(const Compile *c);      /* where times come from: "static estimate" */
-const char *str_bytes(Arena *a, int64_t bytes);   /* "1.50 MiB" */
 const char *plan_name(const Compile *c);          /* "2-1": replicas of its stages */
 void compile_summary(const Compile *c, const char *dir);
 

@@ -6,19 +6,6 @@
 #include "ir/base/buf.h"
 #include "ir/base/human.h"
 
-const char *str_bytes(Arena *a, int64_t bytes)
-{
-	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	double x = (double)bytes;
-	int k = 0;
-
-	while (x >= 1024 && k < 4) {
-		x /= 1024;
-		k++;
-	}
-	return arena_printf(a, k ? "%.2f %s" : "%.0f %s", x, unit[k]);
-}
-
 const char *compile_times(const Compile *c)
 {
 	if (!c->profile)

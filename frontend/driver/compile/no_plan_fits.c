@@ -9,6 +9,7 @@
 #include "global_batch.h"
 #include "plan_fits.h"
 #include "probe.h"
+#include "ir/base/human.h"
 
 enum { SIZES = 24, DEVICES = 128, AGAIN = 1, SMALLER = 2, LONGER = 4 };
 

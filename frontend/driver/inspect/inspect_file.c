@@ -9,6 +9,7 @@
 #include "runtime/state/safetensors.h"
 #include "inspect.h"
 #include "trace.h"
+#include "ir/base/human.h"
 
 enum { TENSORS = 40, STEPS = 20, E_CKPT = 806 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "passes/simulate/timeline.h"
 #include "inspect.h"
+#include "ir/base/human.h"
 
 enum { WIDTH = 98, STAGES = 40, GRID = 100 };
 

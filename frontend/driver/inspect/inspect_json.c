@@ -6,6 +6,7 @@
 #include "inspect.h"
 #include "frontend/settings/profile_file.h"
 #include "frontend/settings/yaml.h"
+#include "ir/base/human.h"
 
 enum { MESSAGES = 40, TOP = 20 };
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "inspect.h"
+#include "ir/base/human.h"
 
 enum { PARAMS_SHOWN = 40, NODES_SHOWN = 10, CUTS_SHOWN = 20, BAR = 20, WIDTH = 100 };
 

@@ -4,6 +4,7 @@
 #include "passes/common/page.h"
 #include "passes/simulate/timeline.h"
 #include "why_report.h"
+#include "ir/base/human.h"
 
 enum { STAGES = 16, BOXES = 24, DEPTH = 8, WIDE = 210, TALL = 36, APART = 14, COLUMN = 300, TOP = 64, LETTERS = 30 };
 

@@ -9,6 +9,7 @@
 #include "passes/report/changes.h"
 #include "passes/simulate/timeline.h"
 #include "why_report.h"
+#include "ir/base/human.h"
 
 enum { NODES = 30, PARAMS = 500, PAIRS = 200, CLASSES = 7 };
 
@@ -101,32 +102,52 @@ static void facts(Page *p)
 	buf_puts(p->b, "</code></td></tr>\n</table>\n");
 }
 
-/* How many nodes, and from which module to which, as PyTorch calls them; where the model does not tell, the nodes' own names. */
-static const char *nodes_text(const Compile *c, int t, const PlanStage *x)
+/* The module of a node as PyTorch calls it: that of a weight which it reads where it lies inside (functional calls and
+ * exporters that give nodes the name of the whole model). "": the model does not tell. */
+static const char *module_at(Arena *a, const Node *n, bool *reads)
 {
-	const char *first = NULL, *last = NULL;
+	const char *own = loc_module(a, &n->loc), *name = own ? own : "";
+
+	*reads = false;
+	for (int i = 0; i < n->nin; i++) {
+		const Value *v = n->in[i];
+		const char *dot = v ? strrchr(v->name, '.') : NULL;
+
+		if (!v || v->kind != VAL_PARAM || v->param->kind != PARAM_WEIGHT)
+			continue;
+		*reads = true;
+		const size_t k = strlen(name);
+		if (dot && v->name + k < dot && !strncmp(v->name, name, k) && (!k || v->name[k] == '.'))
+			name = arena_strn(a, v->name, (size_t)(dot - v->name));
+	}
+	return name;
+}
+
+/* What a stage holds: from which module to which, those with weights before others; else the nodes' own names. */
+static const char *holds(const Compile *c, int t, const PlanStage *x)
+{
+	const char *first[2] = { "", "" }, *last[2] = { "", "" }; /* of all nodes, of those with weights */
 
 	for (const Node *n = c->m->stage[t]->forward->first; n; n = n->next) {
-		const char *module = loc_module(c->a, &n->loc);
+		bool reads;
+		const char *module = module_at(c->a, n, &reads);
 
-		first = first && *first ? first : module;
-		last = module && *module ? module : last;
+		for (int k = 0; k <= reads && *module; k++) {
+			first[k] = *first[k] ? first[k] : module;
+			last[k] = module;
+		}
 	}
-	if (!first || !*first) {
-		first = x->first;
-		last = x->last;
-	}
-	if (!first)
-		return arena_printf(c->a, "%d", x->nodes);
-	return !last || !strcmp(first, last) ? arena_printf(c->a, "%d: %s", x->nodes, first)
-	                                     : arena_printf(c->a, "%d: %s \xE2\x80\xA6 %s", x->nodes, first, last);
+	const int k = *first[1] != 0;
+	const char *from = *first[k] || !x->first ? first[k] : x->first;
+	const char *to = *first[k] || !x->last ? last[k] : x->last;
+	return strcmp(from, to) ? arena_printf(c->a, "%s \xE2\x80\xA6 %s", from, to) : from;
 }
 
 static void stages(Page *p)
 {
 	const Compile *c = p->c;
 
-	HEAD(p, "Stages", ">stage", "devices", ">replicas", "nodes", ">forward", ">backward", ">update",
+	HEAD(p, "Stages", ">stage", "modules", "devices", ">replicas", ">nodes", ">forward", ">backward", ">update",
 		">microbatches in flight", ">sends per microbatch");
 	for (int t = 0; t < module_stages(c->m); t++) {
 		const PlanStage none = { .nodes = c->m->stage[t]->forward->nnodes },
@@ -135,9 +156,10 @@ static void stages(Page *p)
 
 		buf_puts(p->b, "<tr>");
 		cell(p, "v", arena_printf(c->a, "%d", t));
+		cell(p, NULL, holds(c, t, x));
 		cell(p, NULL, devices_text(c, c->m->stage[t], 60));
 		cell(p, "v", arena_printf(c->a, "%d", c->m->stage[t]->replicas));
-		cell(p, NULL, nodes_text(c, t, x));
+		cell(p, "v", arena_printf(c->a, "%d", x->nodes));
 		cell(p, "v", time_text(c->a, time[ACT_F]));
 		cell(p, "v", time_text(c->a, time[ACT_B] + time[ACT_W]));
 		cell(p, "v", time_text(c->a, time[ACT_UPDATE]));

@@ -11,6 +11,7 @@
 #include "frontend/driver/compile/planfile.h"
 #include "frontend/driver/compile/probe.h"
 #include "ir/analysis.h"
+#include "ir/base/human.h"
 #include "passes/plan/cuts.h"
 
 enum { STAGES = 64 };
