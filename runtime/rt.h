@@ -481,6 +481,7 @@ bool rt_progress_drawn_over(void); /* on a terminal, each line in the place of t
 void rt_progress_line(const pd_metric *m, int64_t last, double memory);
 void rt_progress_end(void);                    /* what is printed next has a line of its own */
 const char *rt_seconds(char to[32], double s); /* "1.71 s", "0.528 ms" */
+const char *rt_speed(char to[32], double x);   /* of samples a second: "18578", "0.42" */
 
 /* ---- events.c: TensorBoard ---- */
 bool rt_events_open(const char *dir, int64_t step); /* steps done; true: the folder is new */

@@ -239,6 +239,7 @@ static void write_scores(const rt_score *s)
 
 void rt_watch_score(const rt_score *s)
 {
+	char text[32];
 	pd_metric *m = &w.m;
 	const double n = s->count;
 	const int64_t each = w.p->micro * w.p->microbatches;
@@ -268,7 +269,8 @@ void rt_watch_score(const rt_score *s)
 		printf("eval %6" PRId64 "  ep %.2f  loss %.6g", s->step, m->epoch, m->eval_loss);
 		if (w.p->eval.accuracy)
 			printf("  accuracy %.4f  perplexity %.6g", m->accuracy, m->perplexity);
-		printf("  %" PRId64 " samples in %.3g s%s\n", rt_input_eval_samples(), s->seconds,
+		printf("%s  %" PRId64 " samples in %s%s\n", rt_progress_drawn_over() ? "\n" : "",
+			rt_input_eval_samples(), rt_seconds(text, s->seconds),
 			rt_input_synthetic() ? "  synthetic data" : "");
 	}
 	rt_watch_flush();

@@ -65,6 +65,12 @@ const char *rt_seconds(char to[32], double s)
 	return to;
 }
 
+const char *rt_speed(char to[32], double x)
+{
+	snprintf(to, 32, x < 99.5 ? "%.3g" : "%.0f", x);
+	return to;
+}
+
 static size_t length(void)
 {
 	size_t n = 0;
@@ -111,7 +117,7 @@ void rt_progress_line(const pd_metric *m, int64_t last, double memory)
 		add(5, "  gnorm %.3g", m->gradient_norm);
 	add(7, "  lr %.3g", m->lr);
 	add(13, "  %s", rt_seconds(s, m->step_ms / 1e3));
-	add(10, "  %.0f samples/s", m->samples_per_s);
+	add(10, "  %s samples/s", rt_speed(s, m->samples_per_s));
 	if (!isnan(m->mfu))
 		add(6, "  mfu %.1f%%", 100 * m->mfu);
 	if (!isnan(m->idle)) {

@@ -131,7 +131,7 @@ static void announce(const pd_program *p, const rt_options *o)
 		introduce(p, o->timeout);
 	if (rt_log < RT_LOG_NOTE || !rt_leads(p))
 		return;
-	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n", p->model, p->stages,
+	printf("%s: %d stage%s on %d device%s (%s), %s\n%d microbatch%s of %lld a step%s%s\n", p->model, p->stages,
 		p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s", p->plan, p->schedule, p->microbatches,
 		p->microbatches == 1 ? "" : "es", (long long)p->micro, *note ? "; " : "", note);
 	rt_gpu_announce();
@@ -242,7 +242,7 @@ static void loss_only(const pd_program *p)
 	rt_step = at;
 }
 
-/* Against the plan, and who waited for whom. After write_summary, which sorts the times. */
+/* Against the plan, and who waited for whom, in lines that fit a terminal. After write_summary, which sorts the times. */
 static void tell_times(const pd_program *p, int64_t steps, double seconds)
 {
 	const double ms = 1e3 * times[(steps < TIMES ? steps : TIMES) / 2];
@@ -256,12 +256,12 @@ static void tell_times(const pd_program *p, int64_t steps, double seconds)
 	if (p->predicted > 0)
 		printf(", the plan predicted %s (%+.0f %%)", rt_seconds(text, p->predicted),
 			100 * (ms / (1e3 * p->predicted) - 1));
-	if (p->peak > 0)
-		printf(", %.1f %% of the devices' FLOP/s", 100 * p->flops / (1e-3 * ms * p->peak));
-	if (p->world > 1 && !p->flow && busiest >= 0)
-		printf("; devices waited %.0f %% of the time, %s least: %.0f %%", 100 * waited / seconds,
-			rt_name(busiest), 100 * rt_totals_waited_of(busiest) / seconds);
 	printf("\n");
+	if (p->peak > 0)
+		printf("that is %.1f %% of the devices' FLOP/s\n", 100 * p->flops / (1e-3 * ms * p->peak));
+	if (p->world > 1 && !p->flow && busiest >= 0)
+		printf("devices waited %.0f %% of the time, %s least: %.0f %%\n", 100 * waited / seconds,
+			rt_name(busiest), 100 * rt_totals_waited_of(busiest) / seconds);
 	if (run.o.name)
 		printf("results are in %s\n", run.o.out);
 	if (run.o.ckpt)
@@ -271,11 +271,12 @@ static void tell_times(const pd_program *p, int64_t steps, double seconds)
 static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 {
 	const double s = rt_now() - run.begin;
+	char text[32];
 
 	if (!rt_leads(p) || rt_log < RT_LOG_NOTE || rt_step == run.first)
 		return;
-	printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - run.first), s,
-		(double)(rt_step - run.first) * (double)p->micro * p->microbatches / s);
+	printf("%lld steps in %.*f s, %s samples/s", (long long)(rt_step - run.first), s < 100 ? 3 : 0, s,
+		rt_speed(text, (double)(rt_step - run.first) * (double)p->micro * p->microbatches / s));
 	if (o->then_loss && !signalled)
 		printf(", loss now %.6g", rt_loss());
 	printf("%s\n", signalled ? "; stopped by a signal" : "");
