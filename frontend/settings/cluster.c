@@ -250,7 +250,18 @@ static void h_devices(Yaml *y, const YNode *v, void *to)
 	}
 }
 
-static void h_gpus(Yaml *y, const YNode *v, void *to) { one_entry(to, y, v, "gpu"); }
+/* A number is which GPU, as CUDA counts them; people mean how many. */
+static void h_gpus(Yaml *y, const YNode *v, void *to)
+{
+	const char *s = v->type == YAML_SCALAR_NODE ? (const char *)v->data.scalar.value : "";
+	const int n = atoi(s);
+
+	if (n > 0 && !s[strspn(s, "0123456789")])
+		diag_note(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1),
+			"gpus: %d is one GPU, number %d; the first %d are gpus: %s", n, n, n,
+			n == 1 ? "0" : arena_printf(y->a, "0-%d", n - 1));
+	one_entry(to, y, v, "gpu");
+}
 
 static void h_cpus(Yaml *y, const YNode *v, void *to) { h_devices(y, v, to); }
 

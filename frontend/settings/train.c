@@ -89,6 +89,19 @@ static void a_text(Yaml *y, const YNode *v, const char *what, const char **to)
 		*to = s;
 }
 
+/* The same for a file or a folder, which is not called true. */
+static void a_path(Yaml *y, const YNode *v, const char *what, const char **to)
+{
+	const bool plain = v->type == YAML_SCALAR_NODE && v->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	const char *s = yaml_text(y, v, what), *dot = strrchr(what, '.');
+
+	if (s && plain && (yaml_is(v, "true") || yaml_is(v, "yes") || yaml_is(v, "on")))
+		yaml_error(y, v, "%s wants the name of a file or folder, not '%s'; write %s: run1", what, s,
+			dot ? dot + 1 : what);
+	else if (s)
+		*to = s;
+}
+
 /* ---- batch ---- */
 
 static void b_global(Yaml *y, const YNode *v, void *to)
@@ -187,7 +200,7 @@ static void loss(Yaml *y, const YNode *v, void *to)
 
 static void ck_dir(Yaml *y, const YNode *v, void *to)
 {
-	a_text(y, v, "checkpoint.dir", &((Training *)to)->loop.ckpt_dir);
+	a_path(y, v, "checkpoint.dir", &((Training *)to)->loop.ckpt_dir);
 }
 static void ck_every(Yaml *y, const YNode *v, void *to)
 {
@@ -216,12 +229,12 @@ static void me_every(Yaml *y, const YNode *v, void *to)
 }
 static void me_jsonl(Yaml *y, const YNode *v, void *to)
 {
-	a_text(y, v, "metrics.jsonl", &((Training *)to)->loop.jsonl);
+	a_path(y, v, "metrics.jsonl", &((Training *)to)->loop.jsonl);
 }
-static void me_csv(Yaml *y, const YNode *v, void *to) { a_text(y, v, "metrics.csv", &((Training *)to)->loop.csv); }
+static void me_csv(Yaml *y, const YNode *v, void *to) { a_path(y, v, "metrics.csv", &((Training *)to)->loop.csv); }
 static void me_tensorboard(Yaml *y, const YNode *v, void *to)
 {
-	a_text(y, v, "metrics.tensorboard", &((Training *)to)->loop.tensorboard);
+	a_path(y, v, "metrics.tensorboard", &((Training *)to)->loop.tensorboard);
 }
 static void me_gnorm(Yaml *y, const YNode *v, void *to)
 {

@@ -184,53 +184,6 @@ static const char *shown(Yaml *y, const char *s)
 	return s[n] ? arena_printf(y->a, "%.*s...", (int)n, s) : s;
 }
 
-/* What people look for at the top and what stands one level below; NULL: nothing of this name, or not below these keys. */
-static const char *one_below(const char *word, const char *const *names, int n)
-{
-	static const char *const below[][3] = {
-		{ "learning_rate", "optimizer", "optimizer: {lr: ...}" },
-		{ "lr", "optimizer", "optimizer: {lr: ...}" },
-		{ "momentum", "optimizer", "optimizer: {kind: momentum, momentum: ...}" },
-		{ "weight_decay", "optimizer", "optimizer: {weight_decay: ...}" },
-		{ "betas", "optimizer", "optimizer: {betas: ...}" },
-		{ "scheduler", "lr_schedule", "lr_schedule: {kind: ...}" },
-		{ "micro_batch", "batch", "batch: {micro: ...}" },
-		{ "global_batch", "batch", "batch: {global: ...}" },
-		{ "batch_size", "batch", "batch: {global: ...}" },
-		{ "save_every", "checkpoint", "checkpoint: {every: ...}" },
-		{ "bandwidth", "network", "network: {bandwidth: ...}" },
-		{ "memory", "device_types", "device_types: {NAME: {memory: ...}}" },
-	};
-
-	for (size_t k = 0; k < sizeof below / sizeof *below; k++)
-		for (int i = 0; i < n && strcmp(below[k][0], word) == 0; i++)
-			if (strcmp(below[k][1], names[i]) == 0)
-				return below[k][2];
-	return NULL;
-}
-
-static void unknown_key(Yaml *y, const YNode *k, const char *what, const YKey *keys, int nkeys)
-{
-	const char *names[64];
-
-	for (int i = 0; i < nkeys && i < 64; i++)
-		names[i] = keys[i].name;
-	const char *near = diag_nearest(scalar(k), names, nkeys < 64 ? nkeys : 64);
-	const char *below = one_below(scalar(k), names, nkeys < 64 ? nkeys : 64);
-	if (below)
-		yaml_error(y, k, "unknown key '%s' in %s; write %s", scalar(k), what, below);
-	else if (near)
-		yaml_error(y, k, "unknown key '%s' in %s; did you mean '%s'?", scalar(k), what, near);
-	else {
-		Buf b = { 0 };
-
-		for (int i = 0; i < nkeys; i++)
-			buf_printf(&b, "%s%s", i ? ", " : "", keys[i].name);
-		yaml_error(y, k, "unknown key '%s' in %s; known are %s", scalar(k), what, buf_str(&b));
-		buf_free(&b);
-	}
-}
-
 static bool repeated(Yaml *y, const YNode *n, const yaml_node_pair_t *at)
 {
 	const YNode *k = yaml_document_get_node(&y->doc, at->key);
@@ -254,7 +207,9 @@ void yaml_map(Yaml *y, const YNode *n, const char *what, const YKey *keys, int n
 
 		yaml_error(y, n, "%s must be a mapping (key: value)%s%s%s%s", what, s ? ", not '" : "",
 			s ? shown(y, s) : "", s ? "'" : "",
-			colon && colon[1] && colon[1] != ' ' ? "; a blank belongs behind the colon" : "");
+			colon && colon[1] && colon[1] != ' ' ? "; a blank belongs behind the colon"
+			: s && *s                            ? yaml_as_mapping(y, what, shown(y, s))
+							     : "");
 		return;
 	}
 	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
@@ -269,7 +224,7 @@ void yaml_map(Yaml *y, const YNode *n, const char *what, const YKey *keys, int n
 		while (i < nkeys && strcmp(keys[i].name, scalar(k)))
 			i++;
 		if (i == nkeys)
-			unknown_key(y, k, what, keys, nkeys);
+			yaml_unknown_key(y, k, what, keys, nkeys);
 		else if (!repeated(y, n, p))
 			keys[i].read(y, v, to);
 	}

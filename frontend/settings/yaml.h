@@ -29,6 +29,10 @@ typedef struct YKey {
 
 /* Calls the reader of each key of mapping n; `what` names the mapping in messages. */
 void yaml_map(Yaml *y, const YNode *n, const char *what, const YKey *keys, int nkeys, void *to);
+/* E0104: none of the keys; what was meant, or those that are known (yaml_advice.c). */
+void yaml_unknown_key(Yaml *y, const YNode *k, const char *what, const YKey *keys, int nkeys);
+/* "; write {kind: adam}" for a word where mapping `what` belongs; "": nothing to advise. */
+const char *yaml_as_mapping(Yaml *y, const char *what, const char *word);
 /* The items of a sequence; a single scalar counts as one item. NULL with *n = 0 after a diagnostic. */
 const YNode **yaml_items(Yaml *y, const YNode *n, const char *what, int *count);
 /* Pairs of a mapping with free keys (names of inputs, parameters). */

@@ -46,6 +46,18 @@ static const char *output_names(const Graph *g, Arena *a)
 	return g->nout > 8 ? arena_printf(a, "%s ...", all) : all;
 }
 
+/* Those that stand by themselves: `output` is how train.yaml says that an output's name follows. */
+static const char *loss_words(Arena *a)
+{
+	const SettingWords w = setting_words(SET_OF_LossKind);
+	const char *s = "";
+
+	for (int i = 0; i < w.n; i++)
+		if (setting_value(SET_OF_LossKind, w.word[i]) != LOSS_OUTPUT)
+			s = arena_printf(a, "%s%s%s", s, *s ? ", " : "", w.word[i]);
+	return s;
+}
+
 static Value *find_output(Graph *g, const char *name, PassCx *cx)
 {
 	const char *words[64];
@@ -67,8 +79,9 @@ static Value *find_output(Graph *g, const char *name, PassCx *cx)
 		diag_error(cx->d, FILELOC(g->module->file), 310,
 			"the model has no output called '%s'; did you mean '%s'?", name, near);
 	else
-		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; it has %s", name,
-			all);
+		diag_error(cx->d, FILELOC(g->module->file), 310,
+			"there is no loss '%s' (there are %s), nor an output of this name; the model has %s", name,
+			loss_words(cx->scratch), all);
 	return NULL;
 }
 

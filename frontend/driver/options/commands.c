@@ -130,6 +130,13 @@ void command_unknown(const char *name, Diag *d)
 	for (int i = 0; i < n && strlen(name) > 2 && !near; i++)
 		near = strncmp(names[i], name, strlen(name)) == 0 ? names[i] : NULL;
 	near = near ? near : diag_nearest(name, names, n);
+	Flag f;
+	for (int i = 0; !near && options_flag(i, &f); i++)
+		near = strcmp(f.name, name) ? NULL : f.name;
+	if (near && strcmp(near, name) == 0) {
+		diag_error(d, NOLOC, 1, "there is no command '%s'; did you mean 'pdcc --%s'?", name, name);
+		return;
+	}
 	diag_error(d, NOLOC, 1, "there is no command '%s'%s%s%s", name,
 		near ? "; did you mean '" : ", nor a file; pdcc help lists the commands", near ? near : "",
 		near ? "'?" : "");

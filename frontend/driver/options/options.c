@@ -6,6 +6,7 @@
 #include <string.h>
 #include "frontend/settings/train.h"
 #include "command_words.h"
+#include "commands.h"
 
 bool options_flag(int i, Flag *f)
 {
@@ -60,8 +61,27 @@ static bool unknown(Cx *x, const char *name)
 	for (int i = 0; i < nopt; i++)
 		names[i] = opt_table[i].name;
 	const char *near = diag_nearest(name, names, nopt);
+	CommandText c;
+	for (int i = 0; command_text(i, &c); i++)
+		if (strcmp(c.name, name) == 0)
+			return diag_error(x->d, NOLOC, 1, "unknown option '--%s'; it is a command: pdcc %s %s", name,
+				name, c.args);
+	if (near && strcmp(near, "o") == 0)
+		return diag_error(x->d, NOLOC, 1, "unknown option '--%s'; did you mean '-o'?", name);
 	return diag_error(x->d, NOLOC, 1, "unknown option '--%s'%s%s%s", name,
 		near ? "; did you mean '--" : "; pdcc help all lists them", near ? near : "", near ? "'?" : "");
+}
+
+/* Letters that mean something to other programs. */
+static bool unknown_letter(Cx *x, const char *s)
+{
+	static const char *const meant[][2] = { { "-n", "--cluster local:N" }, { "-np", "--cluster local:N" },
+		{ "-V", "--version" }, { "-c", "--cluster" }, { "-b", "--global-batch" }, { "-e", "--epochs" } };
+
+	for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+		if (strcmp(s, meant[i][0]) == 0)
+			return diag_error(x->d, NOLOC, 1, "unknown option '%s'; did you mean '%s'?", s, meant[i][1]);
+	return diag_error(x->d, NOLOC, 1, "unknown option '%s'; pdcc help all lists them", s);
 }
 
 /* One option at argv[i]; gives how many words it took, 0 after a diagnostic. */
@@ -108,6 +128,8 @@ static int short_option(Cx *x, int argc, const char **argv, int i)
 		return x->o->help = true;
 	if (strcmp(s, "-g") == 0)
 		return x->o->t.target.debug = true;
+	if (strcmp(s, "-O") == 0)
+		return diag_error(x->d, NOLOC, 1, "-O wants a level behind it, as -O2; the build folder is -o DIR"), 0;
 	if (strncmp(s, "-O", 2) == 0)
 		return store(x, find("opt-level", 9), s + 2);
 	if (strcmp(s, "-q") == 0)
@@ -122,7 +144,7 @@ static int short_option(Cx *x, int argc, const char **argv, int i)
 		return x->o->werror = true;
 	if (strcmp(s, "-Wall") == 0 || strcmp(s, "-Wextra") == 0)
 		return 1;
-	return diag_error(x->d, NOLOC, 1, "unknown option '%s'; pdcc help all lists them", s), 0;
+	return unknown_letter(x, s), 0;
 }
 
 /* --train comes first: its file is read before any flag is. */
