@@ -21,7 +21,6 @@ enum { RT_OK = 0, RT_ERROR = 1, RT_USAGE = 2, RT_LOST = 75, RT_NUMERIC = 76, RT_
 /* ---- start.c ---- */
 extern const pd_program *rt_program; /* of this process */
 extern int64_t rt_step;              /* the running step */
-extern volatile int rt_signal;       /* SIGINT, SIGTERM or SIGHUP has come; 0: none */
 
 /* Prints "CODE stage1.r0 (rank 2): text" and ends the whole job with the exit status. */
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PRINTF(3, 4);
@@ -204,6 +203,11 @@ bool rt_shared(int peer); /* messages of AllReduce to and from this rank go thro
 void rt_shared_post(int k, int peer, bool recv, bool add, void *buf, size_t bytes);
 bool rt_shared_busy(int k);
 bool rt_shared_advance(void); /* true: something moved */
+
+/* ---- signals.c ---- */
+extern _Atomic int rt_signal; /* SIGINT, SIGTERM or SIGHUP has come; 0: none */
+void rt_signals_open(void);   /* from here on they interrupt neither this thread nor those that it begins */
+void rt_signals_take(void);   /* until here they end the process; from here on rt_signal says that one came */
 
 /* ---- idle_wait.c ---- */
 void rt_crowd(

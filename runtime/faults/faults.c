@@ -73,7 +73,11 @@ static void point_step(bool end)
 		return;
 	if (in_step++ == point.n || (end && in_step <= point.n)) {
 		in_step = point.n + 1;
-		raise(point.mode == 2 ? SIGSTOP : point.mode == 3 ? SIGTERM : SIGKILL);
+		if (point.mode != 3)
+			raise(point.mode == 2 ? SIGSTOP : SIGKILL);
+		else
+			for (kill(getpid(), SIGTERM); !rt_signal;) /* another thread takes it */
+				rt_nap(100);
 	}
 }
 

@@ -13,7 +13,6 @@
 
 const pd_program *rt_program;
 int64_t rt_step;
-volatile int rt_signal;
 static int64_t last_step; /* the run ends before it */
 static int64_t flushed;   /* asynchronous: steps of the epochs that are drained one by one */
 
@@ -103,13 +102,6 @@ static char *make_arena(size_t bytes)
 }
 
 /* ---- the loop ---- */
-
-/* The first signal ends the run after the running step, the second one at once. */
-static void on_signal(int n)
-{
-	rt_signal = n;
-	signal(n, SIG_DFL);
-}
 
 /* Of every device: where and what it is. */
 static void introduce(const pd_program *p, double timeout)
@@ -505,12 +497,10 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	pd_threads(p->threads);
 	rt_alone = o->profile.file != NULL;
 	rt_gpu_settings();
+	rt_signals_open(); /* before others begin threads */
 	rt_join(p, o->timeout);
 	prepare(p, o);
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
-	if (signal(SIGHUP, on_signal) == SIG_IGN)
-		signal(SIGHUP, SIG_IGN); /* nohup */
+	rt_signals_take();
 	rt_checkpoint_open(p, o, run.arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
 	rt_trace_open(o);
