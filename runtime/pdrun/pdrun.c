@@ -51,14 +51,19 @@ void nap(int ms) { nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L
 
 /* ---- the folder ---- */
 
-static const char help[] =
-	"usage: pdrun [--max-restarts N] [--log-dir LOGS] DIR [-- ARGS]\n"
-	"Starts the programs of the build folder DIR with the options ARGS (runtime/README.md) and says who failed first. A run\n"
-	"that lost a rank, or its launcher, is started again up to N times, from the newest checkpoint of --ckpt that all ranks\n"
-	"have; where DIR has plans for one host less (placement.tolerate) and a host is gone, with the plan without it.\n"
-	"--log-dir: what each rank prints goes to LOGS/rankN.log on its host too, and every line here begins with the rank's name.\n"
-	"Exit status: that of the rank that failed first, 128 + the signal when it was killed. Results are in\n"
-	"DIR/run/NAME: NAME is that of --name NAME behind --, else run-1, run-2 ...; DIR/run/latest is the newest.\n";
+static const char help[] = "usage: pdrun [--max-restarts N] [--log-dir LOGS] DIR [-- ARGS]\n"
+			   "Starts the programs of the build folder DIR with the options ARGS\n"
+			   "(DIR/bin/d0 --help) and says who failed first.\n"
+			   "  --max-restarts N   a run that lost a rank, or its launcher, is started again\n"
+			   "                     from the newest checkpoint of --ckpt that all ranks have;\n"
+			   "                     where DIR has plans for one host less\n"
+			   "                     (placement.tolerate) and a host is gone, without it\n"
+			   "  --log-dir LOGS     what each rank prints goes to LOGS/rankN.log on its host\n"
+			   "                     too, and every line here begins with the rank's name\n"
+			   "Exit status: that of the rank that failed first, 128 + the signal when it was\n"
+			   "killed. Results are in DIR/run/NAME: NAME is that of --name NAME behind --,\n"
+			   "else run-1, run-2 ...; DIR/run/latest is the newest.\n"
+			   "example: pdrun --max-restarts 2 DIR -- --steps 100 --ckpt ck\n";
 
 static _Noreturn void usage(void)
 {

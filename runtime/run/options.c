@@ -5,19 +5,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char usage[] =
-	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--name NAME|--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
-	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-seconds S] [--ckpt-keep K] [--ckpt-settle S] [--state]\n"
-	"          [--then-loss] [--dump-grads FILE] [--first-step DIR] [--trace DIR] [--trace-steps A:B] [--trace-rank R]\n"
-	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--log-every N]\n"
-	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
-	"          [--log-seconds S] [--timeout S] [--arrivals DIR] [--check] [--quiet] [--log-level L] [--help]\n"
-	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
-	"          make virtual: [--virtual]\n"
+static const char usage[] = "usage: %s [options]\n"
+			    "  --steps N, --epochs N, --stop METRIC=X              how long\n"
+			    "  --data DIR, --samples N, --shuffle                  of what\n"
+			    "  --eval-data DIR, --eval-every N, --eval-samples N   the evaluation set\n"
+			    "  --weights FILE, --resume[=DIR|FILE]                 what it begins with\n"
+			    "  --name NAME | --out DIR                             where results go\n"
+			    "  --ckpt DIR, --ckpt-every N, --ckpt-seconds S, --ckpt-keep K, --ckpt-settle S,\n"
+			    "  --state                                             checkpoints\n"
+			    "  --log-every N, --log-seconds S, --log-level L, --quiet\n"
+			    "  --jsonl|--metrics FILE, --csv FILE, --tensorboard DIR, --metrics-every N\n"
+			    "  --trace DIR, --trace-steps A:B, --trace-rank R, --arrivals DIR\n"
+			    "  --then-loss, --dump-grads FILE, --first-step DIR    for comparison\n"
+			    "  --timeout S, --check, --help\n"
+			    "  make profile: --profile FILE, --profile-steps N, --profile-seconds S,\n"
+			    "                --profile-bound X, --profile-copies N\n"
+			    "  make virtual: --virtual\n"
 #if defined RT_GPU
-	"          GPUs: [--nccl auto|on|off] [--cuda-graphs auto|on|off]\n"
+			    "  GPUs: --nccl auto|on|off, --cuda-graphs auto|on|off\n"
 #endif
-	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
+			    "Each may also come as an environment variable PD_STEPS, PD_DATA ...;\n"
+			    "runtime/README.md says what they do. All ranks get the same from pdcc run.\n"
+			    "example: pdcc run DIR --steps 100 --ckpt ck\n";
 
 int rt_log = RT_LOG_NOTE;
 
