@@ -65,6 +65,7 @@ bool canon_conv(Import *im, const OnnxNode *n);
 bool canon_conv_transpose(Import *im, const OnnxNode *n);
 bool canon_col2im(Import *im, const OnnxNode *n);
 bool canon_dft(Import *im, const OnnxNode *n);
+bool canon_stft(Import *im, const OnnxNode *n);
 bool canon_rotary(Import *im, const OnnxNode *n);
 bool canon_max_pool_indices(Import *im, const OnnxNode *n, const void *pool, const Type *x, Value *place);
 /* *size, of an axis of operand 0, which is x: at the batch that is wanted. */
@@ -118,6 +119,7 @@ bool canon_shrink(Import *im, const OnnxNode *n);
 bool canon_hard_sigmoid(Import *im, const OnnxNode *n);
 bool canon_swish(Import *im, const OnnxNode *n);
 bool canon_gelu(Import *im, const OnnxNode *n);
+bool canon_where(Import *im, const OnnxNode *n);
 bool canon_hardmax(Import *im, const OnnxNode *n);
 bool canon_is_inf(Import *im, const OnnxNode *n);
 bool canon_bit_shift(Import *im, const OnnxNode *n);

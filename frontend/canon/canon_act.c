@@ -286,3 +286,28 @@ bool canon_extreme(Import *im, const OnnxNode *n)
 	}
 	return canon_emit_bind(im, n, op, NULL, nin, in);
 }
+
+/* Where(x == 0, c, sin(u) / u), PyTorch's sinc: what is divided by is 1 where c is taken, since the gradient of a quotient that nobody
+ * sees is 0 / 0 there otherwise. PyTorch's sinc has a gradient of its own, without that. */
+bool canon_where(Import *im, const OnnxNode *n)
+{
+	int nin;
+	Value **in = canon_operands(im, n, &nin);
+
+	if (nin > 3)
+		return diag_error(im->d, im->b.loc, 302, "%d operands, the most is 3", nin);
+	if (!canon_need(im, n, 3))
+		return false;
+	const Node *zero = in[0]->def, *quotient = in[2]->def;
+
+	if (zero && zero->op == OP_Equal && quotient && quotient->op == OP_Div) {
+		const Node *sine = quotient->in[0]->def;
+		Value *u = quotient->in[1];
+		const bool alike = u->type.rank == in[0]->type.rank &&
+		                   !memcmp(u->type.dim, in[0]->type.dim, sizeof *u->type.dim * (size_t)u->type.rank);
+
+		if (sine && sine->op == OP_Sin && sine->in[0] == u && alike)
+			in[2] = canon_binary(im, OP_Div, quotient->in[0], pick(im, in[0], like(im, u, 1), u));
+	}
+	return canon_emit_bind(im, n, OP_Where, canon_attrs_by_name(im, n, OP_Where), nin, in);
+}

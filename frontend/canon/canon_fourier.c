@@ -1,5 +1,6 @@
-/* The discrete Fourier transform in canonical form: a product with the matrix of its roots of unity, the real and the imaginary
- * part of each element beside one another, as ONNX has them (DFT of opset 17 and 20). */
+/* Discrete Fourier transforms in canonical form: products with the matrix of their roots of unity, the real and the imaginary
+ * part of each element beside one another, as ONNX has them (DFT of opset 17 and 20); over frames of a signal, STFT of opset 17,
+ * the matrix is the kernel of a convolution. */
 #include <math.h>
 #include <string.h>
 #include "canon.h"
@@ -48,8 +49,17 @@ static bool number(Import *im, const OnnxNode *n, size_t i, const char *what, in
 	if (!onnx_in(im, n, i))
 		return true;
 	if (!onnx_const_ints(im, n, i, &v) || v.n != 1)
-		return canon_refuse(im, arena_printf(im->a, "%s is not a constant number", what));
+		return canon_refuse(im, arena_printf(im->a, "%s must be a constant number", what));
 	*value = *v.v;
+	return true;
+}
+
+static bool fits(Import *im, const Transform *t)
+{
+	if (t->length < 1 || t->length > MOST || t->from > MOST || t->from * t->parts * t->to > MOST / 2)
+		return diag_error(im->d, im->b.loc, 302,
+			"%lld elements to %lld: the matrix of a DFT has at most %d numbers", (long long)t->from,
+			(long long)t->length, MOST);
 	return true;
 }
 
@@ -75,11 +85,7 @@ static bool transform(Import *im, const OnnxNode *n, const Type *x, Transform *t
 	if (half && (t->inverse || t->parts == 2))
 		return canon_refuse(im, "onesided is read of real values forward only");
 	t->to = half ? t->length / 2 + 1 : t->length;
-	if (t->length < 1 || t->length > MOST || t->from > MOST || t->from * t->parts * t->to > MOST / 2)
-		return diag_error(im->d, im->b.loc, 302,
-			"%lld elements to %lld: the matrix of a DFT has at most %d numbers", (long long)t->from,
-			(long long)t->length, MOST);
-	return true;
+	return fits(im, t);
 }
 
 bool canon_dft(Import *im, const OnnxNode *n)
@@ -106,5 +112,57 @@ bool canon_dft(Import *im, const OnnxNode *n)
 	if (t.axis != beside)
 		x = canon_swap(im, x, t.axis, beside);
 	onnx_bind(im, n, 0, x);
+	return !im->b.failed;
+}
+
+/* What STFT does with each frame of the signal x [batch, length, 1 or 2], and how far apart frames begin. */
+static bool framed(Import *im, const OnnxNode *n, const Type *x, const Type *window, Transform *t, int64_t *step)
+{
+	const bool half = onnx_int(n, "onesided", 1) != 0;
+
+	if (x->rank != 3 || !dtype_float(x->dtype) || x->dim[2] < 1 || x->dim[2] > 2)
+		return diag_error(im->d, im->b.loc, 302,
+			"the signal is %s: floats of [batch, length, 1 or 2] are transformed",
+			str_type(im->d->scratch, x));
+	*t = (Transform){ .axis = 1, .rank = 3, .parts = x->dim[2], .length = window ? window->dim[0] : 0 };
+	if (!number(im, n, 3, "frame_length", &t->length) || !number(im, n, 1, "frame_step", step))
+		return false;
+	if (half && t->parts == 2)
+		return canon_refuse(im, "onesided is read of real values only");
+	if (window && (window->rank != 1 || window->dim[0] != t->length || window->dtype != x->dtype))
+		return diag_error(im->d, im->b.loc, 302, "the window is %s, frames are of %lld elements of %s",
+			str_type(im->d->scratch, window), (long long)t->length, dtype_name(x->dtype));
+	if (*step < 1 || t->length < 1 || t->length > x->dim[1])
+		return diag_error(im->d, im->b.loc, 302, "frames of %lld elements, one each %lld, of a signal of %lld",
+			(long long)t->length, (long long)*step, (long long)x->dim[1]);
+	t->from = t->length;
+	t->to = half ? t->length / 2 + 1 : t->length;
+	return fits(im, t);
+}
+
+/* [batch, frames, bins, 2]: the convolution of x [batch, parts, length] with [2 bins, parts, frame], in strides of a step. */
+bool canon_stft(Import *im, const OnnxNode *n)
+{
+	Transform t;
+	int64_t step = 0;
+
+	if (!canon_need(im, n, 2))
+		return false;
+	Value *x = onnx_in(im, n, 0), *window = onnx_in(im, n, 2);
+	if (!framed(im, n, &x->type, window ? &window->type : NULL, &t, &step))
+		return false;
+	const int64_t kernel[3] = { t.from, t.parts, 2 * t.to }, wide[3] = { t.from, 1, 1 };
+	Value *w = canon_reshape_to(im, roots(im, &t, x->type.dtype), 3, kernel, NULL);
+	void *at = canon_attr_of(im, OP_Conv);
+
+	if (window)
+		w = canon_binary(im, OP_Mul, w, canon_reshape_to(im, window, 3, wide, NULL));
+	canon_put_ints(OP_Conv, at, "kernel_shape", (Ints){ 1, arena_dup(im->a, &t.from, sizeof t.from) });
+	canon_put_ints(OP_Conv, at, "strides", (Ints){ 1, arena_dup(im->a, &step, sizeof step) });
+	canon_put_ints(OP_Conv, at, "dilations", (Ints){ 1, arena_dup(im->a, (int64_t[]){ 1 }, sizeof step) });
+	canon_put_ints(OP_Conv, at, "pads", (Ints){ 2, arena_dup(im->a, (int64_t[]){ 0, 0 }, 2 * sizeof step) });
+	x = canon_swap(im, canon_emit1(im, OP_Conv, at, canon_swap(im, x, 1, 2), canon_swap(im, w, 0, 2), NULL), 1, 2);
+	const int64_t dim[4] = { x->type.dim[0], x->type.dim[1], t.to, 2 };
+	onnx_bind(im, n, 0, canon_reshape_to(im, x, 4, dim, canon_out_name(n)));
 	return !im->b.failed;
 }

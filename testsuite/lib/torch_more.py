@@ -448,6 +448,15 @@ def models():
                 return F.cross_entropy(self.o(h.flatten(1)), y)
         return M(o=nn.Linear(8, 3))
 
+    @model(dict(x=flt(64), y=lab(3)))
+    def spectrogram():
+        class M(L):
+            def __init__(self, **k): super().__init__(**k); self.register_buffer('w', torch.hann_window(12))
+            def forward(self, x, y):
+                z = torch.stft(self.a(x), 16, 4, 12, self.w, return_complex=True)
+                return F.cross_entropy(self.o((z.real ** 2 + z.imag ** 2 + 1e-3).log().flatten(1)), y)
+        return M(a=nn.Linear(64, 64), o=nn.Linear(9 * 17, 3))
+
     @model(dict(x=flt(9, 4), m=lab(2, 9), y=lab(3)))
     def masked_mean_pool():
         class M(L):
