@@ -21,7 +21,10 @@ typedef struct PassCx {
 	int *measured, *estimated;     /* nodes by where their time comes from; NULL: nobody asks */
 	double memory_scale;           /* of the planner's estimates of memory; 0: 1 */
 	bool quick;                    /* partition takes a first look: whether a setting is worth more */
-	const Map *sized; /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
+	const Module *
+		rebatched; /* the model as it is read at another batch, for losses of its own (train); NULL: not looked at */
+	const Node **coupled; /* there: what makes a loss that of a microbatch's own samples */
+	const Map *sized;     /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
 } PassCx;
 
 typedef struct Pass {

@@ -10,6 +10,7 @@
  * mean over the microbatch and the count is 1. */
 #include <fnmatch.h>
 #include <string.h>
+#include "batch_terms.h"
 #include "evaluate.h"
 #include "passes/common/plan.h"
 #include "train.h"
@@ -35,6 +36,23 @@ static Value *view_root(Value *v)
 	while (v->def && (optab[v->def->op]->flags & OP_VIEW))
 		v = v->def->in[0];
 	return v;
+}
+
+static bool is_mean_ce(const Value *v)
+{
+	return v->def && is_ce(v->def->op) && !strcmp(attr_str(v->def, "reduction"), "mean");
+}
+
+bool loss_of_its_own(const Module *m, const Training *t)
+{
+	bool own = !t->model.nloss;
+
+	for (int i = 0; i < t->model.nloss; i++)
+		own |= t->model.loss[i].kind == LOSS_OUTPUT;
+	for (int i = 0; own && i < m->graph->nout; i++)
+		if (is_scalar(m->graph->out[i]) && !is_mean_ce(view_root(m->graph->out[i])))
+			return true;
+	return false;
 }
 
 static const char *output_names(const Graph *g, Arena *a)
@@ -191,8 +209,12 @@ static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 			"output '%s' is %s; a loss is one float (to train on logits, say --loss softmax_ce)", v->name,
 			str_type(cx->scratch, &v->type));
 	Value *root = view_root(v);
+	const int64_t step = cx->train ? cx->train->loop.global : 0;
 	*out = (Term){ v, root->def && is_ce(root->def->op) ? root->def : NULL, lt->weight, 0, NULL };
-	return true;
+	if (cx->rebatched && !is_mean_ce(root))
+		out->v = batch_terms(
+			b, v, cx->rebatched, step ? (double)step / (double)b->m->batch : 1, cx->scratch, cx->coupled);
+	return !b->failed;
 }
 
 /* With nothing said: the output called loss, the only scalar output, or softmax_ce on the only output. */

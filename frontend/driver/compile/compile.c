@@ -249,6 +249,8 @@ bool compile_passes(Compile *c, const char *dump)
 		.measured = &c->measured,
 		.estimated = &c->estimated,
 		.memory_scale = c->memory_scale,
+		.rebatched = c->rebatched,
+		.coupled = &c->coupled,
 		.sized = c->sized,
 		.quick = c->quick };
 	PassOpt po = { .dump_dir = dump,

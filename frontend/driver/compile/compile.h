@@ -25,6 +25,8 @@ typedef struct Compile {
 	double memory_scale;           /* what the planner multiplies its estimates of memory with; 0: 1 */
 	bool quick;                    /* PassCx.quick */
 	const Map *sized;              /* PassCx.sized */
+	const Module *rebatched;       /* PassCx.rebatched */
+	const Node *coupled;           /* PassCx.coupled */
 	bool micro_open;               /* nobody says the size of a microbatch */
 	const char *pipe_sgd;          /* what --pipe-sgd auto came to, but for "%s": how many sums; NULL: nothing */
 	bool global_default;           /* nor the global batch */

@@ -188,6 +188,8 @@ static bool plan_and_split(Compile *c, const char *dump)
 		return false;
 	if (micro_is_open(c) && !micro_choose(c))
 		return false;
+	if (c->rebatched && !c->o->t.loop.global && !find_replicas(c, &replicas, &n))
+		return false; /* losses that add up have to know a step's samples */
 	if (c->o->start_from || how == SPLIT_ROUND_ROBIN)
 		return compile_fit(c, dump);
 	if (how == SPLIT_SLICE && schedule_async(&c->o->t))
@@ -204,11 +206,13 @@ bool compile_plan(Compile *c, const char *dump)
 {
 	if (!batch_settle(c))
 		return false;
+	batch_look(c);
 	if (!plan_and_split(c, dump))
 		return batch_blame(c);
 	pipe_sgd_said(c);
 	if (c->m->grains <= 1)
 		warn_of_micro(c);
 	batch_warn_of_pairs(c);
+	batch_warn_of_coupling(c);
 	return true;
 }

@@ -122,11 +122,11 @@ def step(call, dtype):
     value.backward()
     return float(value.detach()), {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in ours.module.named_parameters()}
 
-def emitted(call, path, flags):
+def emitted(call, path, flags, micro=None):
     """Loss of pdcc's program, and {name: tensor} after one step of rate 1."""
     with tempfile.TemporaryDirectory(prefix='pdcc-check-') as tmp:
         program.written(path, f'{tmp}/out', program.write_data(call.tensors, tmp) + [
-            '--cluster', 'local:1', '--plan', '1', '--micro-batch', str(call.batch), '--global-batch', str(call.batch), '--optimizer', 'sgd:lr=1',
+            '--cluster', 'local:1', '--plan', '1', '--micro-batch', str(micro or call.batch), '--global-batch', str(call.batch), '--optimizer', 'sgd:lr=1',
             '--dropout', 'off', '--threads', '1', '-O1', '-q', *flags])
         return program.run(f'{tmp}/out', 1)[0], program.trained(f'{tmp}/out')
 
@@ -140,10 +140,13 @@ def difference(call, grads, after, part):
             return f"{name}: the gradient is {off:.3g} off PyTorch's, whose norm is {float(g.norm()):.3g}"
     return None
 
+def random(path):
+    return any(n.op_type in ('Bernoulli', 'Multinomial') or n.op_type.startswith('Random') for n in onnx.load(path, load_external_data=False).graph.node)
+
 def compare(call, path):
     """CheckError names the loss, or the first parameter whose gradient differs. What differs is looked at again in f64: a ReLU whose sign
     rounding decides has one sign there, a fault stays; a tenth is more than rounding does."""
-    if any(n.op_type in ('Bernoulli', 'Multinomial') or n.op_type.startswith('Random') for n in onnx.load(path, load_external_data=False).graph.node):
+    if random(path):
         return warnings.warn('the module draws random numbers, which are not those of PyTorch: its step was not compared')
     for dtype, flags, part in (torch.float32, [], 2e-3), (torch.float64, ['--f64'], 1e-5):
         want, grads = step(call, dtype)

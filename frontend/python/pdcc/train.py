@@ -1,14 +1,12 @@
 """A module trained over a dataset on a cluster, and weights back into it."""
-import copy
 import json
 import os
-import re
 import tempfile
 import warnings
 import torch
 from . import program
-from .border import Call, Steady
-from .export import compare, export
+from .border import Call
+from .export import compare, emitted, export, random, step
 from .program import need
 
 def optimizer_flags(o, module):
@@ -51,18 +49,15 @@ def columns(dataset):
     need(len(sizes) == 1, f'the inputs have different numbers of samples: {sizes}')
     return cols
 
-def coupled(call, folder):
-    """Says where the loss of a step is not the mean of its microbatches', which is what is trained unless pdcc counts labels itself."""
-    many, half, got = json.load(open(f'{folder}/plan.json'))['microbatches'], call.batch // 2, []
-    if many < 2 or half < 1 or re.search(r'^loss \S+ count %', open(f'{folder}/ir/02-train.pdir').read(), re.M):
+def coupled(call, model, folder):
+    """Says where the loss of a step in microbatches is not that of the whole batch, on the first step, in two or more parts."""
+    many, parts = json.load(open(f'{folder}/plan.json'))['microbatches'], next((d for d in range(2, call.batch + 1) if call.batch % d == 0), 1)
+    if many < 2 or parts < 2 or random(model):
         return
-    with torch.no_grad(), torch.random.fork_rng(), Steady():
-        for part in [slice(2 * half)] * 2 + [slice(half), slice(half, 2 * half)]:
-            got.append(float(call.run(copy.deepcopy(call.module), {k: t[part] if t.dim() and len(t) == call.batch else t for k, t in call.tensors.items()})))
-    mean, near = sum(got[2:]) / 2, 1e-4 * abs(got[0])
-    if abs(got[0] - got[1]) < near < abs(mean - got[0]):     # the first two differ by the module's own noise
-        warnings.warn(f'the loss of a step is {got[0]:.6g}, the mean of its halves {mean:.6g} (sums, counts, pairs or statistics of a batch): the mean '
-                      f"of {many} microbatches is trained; plan='1', flags=['--micro-batch', '{call.batch}'] has one")
+    want, got = step(call, torch.float32)[0], emitted(call, model, [], call.batch // parts)[0]
+    if abs(got - want) > 1e-4 * abs(want):
+        warnings.warn(f'the loss of a step is {want:.6g}, in {parts} microbatches {got:.6g} (counts, pairs or statistics of a batch): {many} '
+                      f"microbatches are trained; plan='1', flags=['--micro-batch', '{call.batch}'] has one")
 
 def train(module, dataset, cluster='local:1', plan=None, optimizer=None, epochs=1, loss=None, batch=None, folder=None, flags=(), check=True,
           progress=True):
@@ -91,9 +86,9 @@ def train(module, dataset, cluster='local:1', plan=None, optimizer=None, epochs=
                 *(['--plan', plan] if plan else []), *program.write_data(Call(module, cols, loss).tensors, tmp), *more]
         model = export(module, first, os.path.join(tmp, 'model.onnx'), loss=loss, check=False)
         program.written(model, folder, more)        # it looks at all of the data before anything is built
-        coupled(Call(module, first, loss), folder)
         if check:
             compare(Call(module, first, loss), model)
+            coupled(Call(module, first, loss), model, folder)
         losses = program.run(folder, epochs * (count // batch), progress)
         load(module, folder)
     return losses
