@@ -60,11 +60,11 @@ def lost(job, path, plans, flags, trained):
         gone += [word] if steps[word]() else []
         if word in gone or word == 'requires_grad=False':
             Graph.met.clear()
-            other.refer()
             try:
+                other.refer()
                 said = other.compared(path, plans, flags)
                 return f'without {" and ".join([*gone, *sorted(Graph.met)])}: {said}'
-            except T.Failed:
+            except (T.Failed, RuntimeError):    # PyTorch's, where it has no gradient by what is a parameter now
                 pass
     return None
 
