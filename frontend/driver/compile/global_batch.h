@@ -24,12 +24,10 @@ bool batch_blame(const Compile *c);
 int64_t batch_of_step(const Compile *c);
 /* " (default; --global-batch changes it)", or nothing. */
 const char *batch_origin(const Compile *c);
-/* The module is planned: -Wbatch-pairs where its loss is over pairs of samples and a step has several microbatches (batch_pairs.c). */
-void batch_warn_of_pairs(Compile *c);
-/* batch_losses.c: reads the model at another batch too, where its loss is one of its own (Compile.rebatched); and -Wbatch-loss, of
- * a step of several microbatches, where it cannot be had of them. */
+/* batch_losses.c: the model is read at another batch too, where its loss is one of its own (Compile.rebatched). */
 void batch_look(Compile *c);
-void batch_warn_of_coupling(const Compile *c);
+/* The module is planned: -Wbatch-pairs or -Wbatch-loss where a step of several microbatches has not the loss of its batch. */
+void batch_warn(Compile *c);
 /* Devices that share a step, as the rule for microbatches reckons. */
 int batch_devices(const Compile *c);
 

@@ -212,7 +212,6 @@ bool compile_plan(Compile *c, const char *dump)
 	pipe_sgd_said(c);
 	if (c->m->grains <= 1)
 		warn_of_micro(c);
-	batch_warn_of_pairs(c);
-	batch_warn_of_coupling(c);
+	batch_warn(c);
 	return true;
 }
