@@ -382,56 +382,6 @@ bool schedule_pipedream(Sched *c, Diag *d)
 	return true;
 }
 
-/* The place of a step's microbatch among those of its device in stage t. */
-static int place_of(const Sched *c, int t, int mb, int *rank)
-{
-	int k = 0;
-
-	*rank = c->s->device[t][c->s->replica_of[t][mb]];
-	while (c->grain[*rank][k] != mb)
-		k++;
-	return k;
-}
-
-/* Whether stage t does the forward of the k-th of this device's microbatches only behind the backward of one that this
- * device still owes then: of the same device there, or of the step before, which is summed up first. Such depths, which
- * the formula gives for some unequal replicas, make the two wait for one another. */
-static bool waits_in_circle(const Sched *c, int rank, int stage, int t, int k)
-{
-	const int n = c->ngrain[rank], deep = c->s->depth[stage] - 1, before = c->s->depth[t];
-	int at, other;
-	const int p = place_of(c, t, c->grain[rank][k], &at);
-
-	for (int j = k - 1; j >= k - deep; j--) {
-		const bool old = j < 0;
-		const int q = place_of(c, t, c->grain[rank][old ? j + n : j], &other) - (old ? c->ngrain[other] : 0);
-		if ((other == at && q <= p - before) || (old && p >= before - 1))
-			return true;
-	}
-	return false;
-}
-
-static bool depth_clashes(const Sched *c, int rank, int stage)
-{
-	for (int t = 0; t < stage; t++)
-		for (int k = 0; k < c->ngrain[rank]; k++)
-			if (waits_in_circle(c, rank, stage, t, k))
-				return true;
-	return false;
-}
-
-static void limit_depths(Sched *c)
-{
-	Schedule *s = c->s;
-
-	for (int t = 1; t < s->nstage; t++)
-		for (int r = 0; r < s->replicas[t]; r++)
-			while (depth_clashes(c, s->device[t][r], t)) {
-				s->depth[t]--;
-				s->inflight[t]--;
-			}
-}
-
 /* A device's microbatches of a step must fill its depth: else forwards would need what the update before has not made. */
 bool schedule_2bw(Sched *c, Diag *d)
 {
@@ -442,7 +392,6 @@ bool schedule_2bw(Sched *c, Diag *d)
 				"schedule %s: the %d microbatches of a step must be a multiple of the %d replicas of "
 				"stage %d, and %d or more of each",
 				c->s->name, c->s->per_step, c->s->replicas[t], t, c->s->depth[t]);
-	limit_depths(c);
 	for (int r = 0; r < c->s->ndevice; r++)
 		fill_turn(c, r, 1);
 	schedule_flow(c->a, c->s, schedule_steps(c->spec, c->s->replicas, c->s->nstage));

@@ -63,7 +63,7 @@ static void all_proved(int n, const int *r)
 	}
 	if (dealt)
 		proved("always-backward", n, r, 1);
-	for (int micro = 1; micro <= 24; micro++) {
+	for (int micro = 1; micro <= 40; micro++) {
 		int later = 0;
 		filled = true;
 		for (int t = n - 1; t >= 0; t--) {
@@ -87,11 +87,11 @@ static void test_replicas(void **state)
 				r[t] = 1 + (k >> 2 * t & 3);
 			all_proved(n, r);
 		}
-	for (int k = 0; k < 300; k++) {
-		const int n = 5 + k % 3;
+	for (int k = 0; k < 900; k++) {
+		const int n = 2 + k % 6;
 		for (int t = 0; t < n; t++) {
 			draw = draw * 6364136223846793005u + 1442695040888963407u;
-			r[t] = 1 + (int)(draw >> 33) % 4;
+			r[t] = 1 + (int)(draw >> 33) % 7;
 		}
 		all_proved(n, r);
 	}

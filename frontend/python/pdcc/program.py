@@ -21,8 +21,8 @@ def need(there, text):
         raise Error(text)
 
 def pdcc():
-    path = os.environ.get('PDCC') or shutil.which('pdcc')
-    need(path, 'the program pdcc is not in PATH; set PDCC to it')
+    path = shutil.which(os.environ.get('PDCC') or 'pdcc')
+    need(path, f"the program {os.environ.get('PDCC') or 'pdcc'} is not there; PDCC is to name pdcc, or PATH to have it")
     return path
 
 def call(*cmd):
