@@ -12,28 +12,34 @@ typedef struct Transform {
 	int axis, rank;
 	int64_t from, parts, length, to;
 	bool inverse;
+	bool real; /* inverse, of the first half of what real numbers became (torch.fft.irfft): real numbers, one part each */
 } Transform;
 
-/* [from * parts, to * 2]: exp(-2 pi i j k / length), forward; its conjugate over the length, inverse. */
+/* The element that half a spectrum does not hold is the conjugate of one that it does. */
+static double twice(const Transform *t, int64_t j) { return t->real && j && 2 * j != t->length ? 2 : 1; }
+
+/* [from * parts, to * 2]: exp(-2 pi i j k / length), forward; its conjugate over the length, inverse. [from * 2, to]: its real part. */
 static Value *roots(Import *im, const Transform *t, DType type)
 {
-	const int64_t rows = t->from * t->parts, columns = 2 * t->to;
+	const int64_t rows = t->from * t->parts, each = t->real ? 1 : 2, columns = each * t->to;
+	const int64_t used = t->real ? t->length / 2 + 1 : t->length;
 	double *v = NEWN(im->a, double, rows *columns);
 	float *f = NEWN(im->a, float, rows *columns);
 
-	for (int64_t j = 0; j < t->from && j < t->length; j++)
+	for (int64_t j = 0; j < t->from && j < used; j++)
 		for (int64_t k = 0; k < t->to; k++) {
 			const double angle = 2 * acos(-1) * (double)(j * k % t->length) / (double)t->length;
-			const double scale = t->inverse ? 1 / (double)t->length : 1;
+			const double scale = t->inverse ? twice(t, j) / (double)t->length : 1;
 			const double re = scale * cos(angle), turn = scale * (t->inverse ? sin(angle) : -sin(angle));
-			double *row = v + j * t->parts * columns + 2 * k;
+			double *row = v + j * t->parts * columns + each * k;
 
 			row[0] = re;
-			row[1] = turn;
-			if (t->parts == 2) {
+			if (!t->real)
+				row[1] = turn;
+			if (t->parts == 2)
 				row[columns] = -turn;
+			if (t->parts == 2 && !t->real)
 				row[columns + 1] = re;
-			}
 		}
 	for (int64_t i = 0; i < rows * columns; i++)
 		f[i] = (float)v[i];
@@ -82,9 +88,12 @@ static bool transform(Import *im, const OnnxNode *n, const Type *x, Transform *t
 	t->parts = x->dim[x->rank - 1];
 	if (!number(im, n, 1, "dft_length", &t->length))
 		return false;
-	if (half && (t->inverse || t->parts == 2))
-		return canon_refuse(im, "onesided is read of real values forward only");
-	t->to = half ? t->length / 2 + 1 : t->length;
+	if (half && t->inverse != (t->parts == 2))
+		return canon_refuse(im, "onesided is read of real values forward and of complex ones inverse");
+	t->real = half && t->inverse;
+	if (t->real && !onnx_in(im, n, 1))
+		t->length = 2 * (t->from - 1);
+	t->to = half && !t->real ? t->length / 2 + 1 : t->length;
 	return fits(im, t);
 }
 
@@ -107,7 +116,7 @@ bool canon_dft(Import *im, const OnnxNode *n)
 	x = canon_reshape_to(im, x, last, dim, NULL);
 	x = canon_binary(im, OP_MatMul, x, roots(im, &t, x->type.dtype));
 	dim[beside] = t.to;
-	dim[last] = 2;
+	dim[last] = t.real ? 1 : 2;
 	x = canon_reshape_to(im, x, t.rank, dim, t.axis == beside ? canon_out_name(n) : NULL);
 	if (t.axis != beside)
 		x = canon_swap(im, x, t.axis, beside);

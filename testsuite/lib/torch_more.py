@@ -457,6 +457,22 @@ def models():
                 return F.cross_entropy(self.o((z.real ** 2 + z.imag ** 2 + 1e-3).log().flatten(1)), y)
         return M(a=nn.Linear(64, 64), o=nn.Linear(9 * 17, 3))
 
+    @model(dict(x=flt(12), t=flt(12)))
+    def fourier_operator():     # FNO: a spectrum's low part by weights of its own
+        class M(L):
+            def __init__(self, **k): super().__init__(**k); self.w = nn.Parameter(torch.randn(4, 2) * .3)
+            def forward(self, x, t):
+                z = torch.fft.rfft(self.a(x))
+                low = torch.complex(z.real[:, :4] * self.w[:, 0] - z.imag[:, :4] * self.w[:, 1], z.real[:, :4] * self.w[:, 1] + z.imag[:, :4] * self.w[:, 0])
+                return F.mse_loss(torch.fft.irfft(torch.cat([low, z[:, 4:]], 1), 12) + self.b(x), t)
+        return M(a=nn.Linear(12, 12), b=nn.Linear(12, 12))
+
+    @model(dict(x=flt(6), y=unif(6)))
+    def soft_targets():
+        class M(L):
+            def forward(self, x, y): return F.cross_entropy(self.a(x), y.softmax(1)) + F.kl_div(self.a(x).log_softmax(1), y.softmax(1), reduction='sum')
+        return M(a=nn.Linear(6, 6))
+
     @model(dict(x=flt(9, 4), m=lab(2, 9), y=lab(3)))
     def masked_mean_pool():
         class M(L):

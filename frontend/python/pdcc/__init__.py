@@ -1,5 +1,4 @@
-"""PyTorch modules trained by the programs that pdcc writes: export, train, load. The program `pdcc` is found as $PDCC or in PATH; what it
-refuses is a pdcc.Error with its text."""
+"""PyTorch modules trained by the programs that pdcc ($PDCC, or in PATH) writes: export, train, load. What it refuses is a pdcc.Error."""
 from .border import ExportError
 from .export import export
 from .program import CheckError, Error

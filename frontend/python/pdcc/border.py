@@ -18,7 +18,7 @@ def stop(x: torch.Tensor) -> torch.Tensor:
 stop.register_fake(torch.empty_like)
 
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0):
-    """The smoothed loss in terms of what the exporter keeps: it drops label_smoothing without a word."""
+    """The loss in terms of what the exporter keeps: it drops label_smoothing without a word, and takes probabilities for labels."""
     axis = 1 if input.dim() > 1 else 0
     classes, log = input.shape[axis], F.log_softmax(input, axis)
     weighed = log if weight is None else log * weight.view([-1 if i == axis else 1 for i in range(input.dim())])
@@ -70,7 +70,7 @@ class Border(TorchFunctionMode):
             return torch.ops.pdcc.stop(args[0]) if args[0].is_floating_point() else args[0]
         if name in ('__get__', '__set__', 'size', 'dim', 'stride', 'numel', '_set_grad_enabled'):
             return func(*args, **kwargs)
-        if func is F.cross_entropy and (kwargs.get('label_smoothing') or (len(args) > 7 and args[7])):
+        if func is F.cross_entropy and (kwargs.get('label_smoothing') or any(args[7:8]) or [*args[1:2], kwargs.get('target')][0].is_floating_point()):
             return cross_entropy(*args, **kwargs)
         if func in (F.embedding, F.embedding_bag) and ((len(args) > 3 and args[3] is not None) or kwargs.get('max_norm')):
             raise ExportError('max_norm changes an embedding while it is read, which no graph does; leave it out, or divide what is read by its norm')
@@ -119,6 +119,8 @@ class Call:
         self.batch = next((len(t) for t in self.tensors.values() if t.dim()), 0)
         if loss is not None and list(getattr(loss, 'parameters', lambda: [])()):
             raise ExportError('the loss has parameters; make it a part of the module')
+        if any(getattr(m, 'proj_size', 0) for m in module.modules()):
+            raise ExportError('PyTorch exports an LSTM without its projection (proj_size); put a Linear behind it')
 
     def run(self, forward, tensors):
         given = dict(self.fixed, **tensors)
