@@ -29,6 +29,7 @@ typedef struct Resize {
 	Coord coord;
 	Round round;
 	bool antialias, exclude;
+	bool torch; /* corners are those of the result; ONNX's cases have them at the scale times the length of X, a fraction */
 	double a, fill; /* cubic_coeff_a, extrapolation_value */
 	int rank;
 	double scale[MAXRANK], begin[MAXRANK], end[MAXRANK]; /* begin, end: the roi */
@@ -233,6 +234,7 @@ static bool settings(Import *im, const OnnxNode *n, Resize *r, const Type *x)
 		.rank = x->rank,
 		.antialias = onnx_int(n, "antialias", 0) != 0,
 		.exclude = onnx_int(n, "exclude_outside", 0) != 0,
+		.torch = im->by_torch,
 		.a = onnx_float(n, "cubic_coeff_a", -0.75),
 		.fill = onnx_float(n, "extrapolation_value", 0) };
 	for (int i = 0; i < x->rank; i++) {
@@ -251,18 +253,17 @@ static bool settings(Import *im, const OnnxNode *n, Resize *r, const Type *x)
 static double origin(const Resize *r, int axis, int64_t in, int64_t j)
 {
 	const double scale = r->scale[axis], x = (double)j, last = (double)(in - 1), width = scale * (double)in;
-	const double out =
-		(double)r->out[axis]; /* length_resized, which a scale that is no ratio of lengths rounds down to */
+	const double length = r->torch ? (double)r->out[axis] : width;
 
 	switch (r->coord) {
-	case ALIGN_CORNERS: return out == 1 ? 0 : x * last / (out - 1);
+	case ALIGN_CORNERS: return length == 1 ? 0 : x * last / (length - 1);
 	case ASYMMETRIC: return x / scale;
 	case TF_HALF_PIXEL: return (x + 0.5) / scale;
 	case TF_CROP:
 		return r->begin[axis] * last +
-		       (r->end[axis] - r->begin[axis]) * last * (out == 1 ? 0.5 : x / (out - 1));
+		       (r->end[axis] - r->begin[axis]) * last * (width == 1 ? 0.5 : x / (width - 1));
 	case PYTORCH_HALF_PIXEL: return width == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
-	case HALF_PIXEL_SYMMETRIC: return (double)in / 2 * (1 - out / width) + (x + 0.5) / scale - 0.5;
+	case HALF_PIXEL_SYMMETRIC: return (double)in / 2 * (1 - (double)r->out[axis] / width) + (x + 0.5) / scale - 0.5;
 	default: return (x + 0.5) / scale - 0.5;
 	}
 }

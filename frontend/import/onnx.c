@@ -224,7 +224,8 @@ static Module *import_at(
 		.top = g,
 		.origin = im->origin,
 		.contract = im->contract,
-		.guess = im->guess };
+		.guess = im->guess,
+		.by_torch = im->by_torch };
 	im->m = module_new(a, arena_strn(a, base, dot && dot != base ? (size_t)(dot - base) : strlen(base)));
 	im->m->file = strcmp(path, "-") ? im->path : "stdin.onnx";
 	im->m->graph = graph_new(im->m, im->m->name);
@@ -285,10 +286,12 @@ static void note_no_dropout(const OnnxGraph *g, const char *path, Diag *d)
 	diag_note(d, FILELOC(path), "the graph has no Dropout; if the model has, it was exported for inference");
 }
 
+static bool by_torch(const OnnxModel *p) { return p->producer_name && strcmp(p->producer_name, "pytorch") == 0; }
+
 /* PyTorch's exporters drop these without a word; a trainer who froze a teacher must hear of it. */
 static void note_no_contract(const OnnxModel *p, const char *path, Diag *d)
 {
-	if (p->producer_name && strcmp(p->producer_name, "pytorch") == 0)
+	if (by_torch(p))
 		diag_note(d, FILELOC(path),
 			"a plain export has no requires_grad=False, no detach() and no label_smoothing; "
 			"pdcc.export of frontend/python writes them with the graph");
@@ -367,7 +370,7 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 		return NULL;
 	if (!o->keep_eval && !torch_unfold(a, p, path, o->init_random != 0, &origin, d))
 		return NULL;
-	im = (Import){ .a = a, .o = o, .path = path, .origin = &origin, .top = p->graph };
+	im = (Import){ .a = a, .o = o, .path = path, .origin = &origin, .top = p->graph, .by_torch = by_torch(p) };
 	if (!o->keep_eval && !contract_read(a, p, path, &im.contract, d))
 		return NULL;
 	if (!o->keep_eval && !im.contract && !p->n_training_info)

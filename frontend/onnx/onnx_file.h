@@ -45,6 +45,7 @@ typedef struct Import {
 	} merged[16]; /* dimensions that the batch was merged into (rebind.c) */
 	int nmerged;
 	bool half;                 /* the model stores half precision */
+	bool by_torch;             /* PyTorch's exporter wrote it */
 	const OnnxGraph *top;      /* the model's graph */
 	Map taken;                 /* every ONNX name, once a branch was inlined */
 	int unrolling;             /* Loops that are being written out around the node */
