@@ -122,9 +122,11 @@ bool canon_mean(Import *im, const OnnxNode *n)
 	int nin;
 	Value **in = canon_operands(im, n, &nin), *out[MAXIN];
 
-	if (!nin)
+	if (!nin || !canon_need(im, n, (size_t)nin))
 		return canon_need(im, n, 1);
 	canon_emit(im, OP_Sum, NULL, nin, in, NULL, out);
+	if (im->b.failed)
+		return false;
 	onnx_bind(im, n, 0,
 		canon_emit1(
 			im, OP_Mul, NULL, out[0], canon_scalar(im, in[0]->type.dtype, 1.0 / nin), canon_out_name(n)));

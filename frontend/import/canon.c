@@ -16,7 +16,8 @@ static bool same(Import *im, const OnnxNode *n)
 		return diag_error(im->d, im->b.loc, 302, "%d operands, the most is %d", nin, optab[op]->maxin);
 	if (nin < optab[op]->minin)
 		return diag_error(im->d, im->b.loc, 302, "%d operands, the least is %d", nin, optab[op]->minin);
-	return canon_emit_bind(im, n, op, canon_attrs_by_name(im, n, op), nin, in);
+	return canon_need(im, n, (size_t)optab[op]->minin) &&
+	       canon_emit_bind(im, n, op, canon_attrs_by_name(im, n, op), nin, in);
 }
 
 /* Before opset 7 the second operand of arithmetic is placed by attributes broadcast and axis. */

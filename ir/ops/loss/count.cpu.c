@@ -10,7 +10,7 @@ static void NAME(T *restrict y, const TL *restrict labels
 #if !IGNORE && !WEIGHTS
 	(void)labels;
 #endif
-	for (int i = 0; i < N; i++) {
+	for (int64_t i = 0; i < N; i++) {
 #if IGNORE
 		if (labels[i] == IGNORED)
 			continue;

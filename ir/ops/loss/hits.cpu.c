@@ -6,9 +6,9 @@ static void NAME(T *restrict y, const T *restrict x, const TL *restrict labels)
 #if PAR
 #pragma omp parallel for reduction(+ : hits, all)
 #endif
-	for (int o = 0; o < OUTER; o++)
+	for (int64_t o = 0; o < OUTER; o++)
 		for (int i = 0; i < INNER; i++) {
-			const T *restrict from = x + (int64_t)o * C * INNER + i;
+			const T *restrict from = x + o * C * INNER + i;
 			const int64_t label = labels[o * INNER + i];
 			int best = 0;
 

@@ -36,10 +36,10 @@ static void NAME(T *restrict loss,
 #if PAR
 #pragma omp parallel for
 #endif
-	for (int o = 0; o < OUTER; o++)
+	for (int64_t o = 0; o < OUTER; o++)
 		for (int i = 0; i < INNER; i++) {
-			const T *restrict from = x + (int64_t)o * C * INNER + i;
-			T *restrict to = logp + (int64_t)o * C * INNER + i;
+			const T *restrict from = x + o * C * INNER + i;
+			T *restrict to = logp + o * C * INNER + i;
 			T top = -INFINITY, s = 0;
 
 #pragma omp simd reduction(max : top)
@@ -53,7 +53,7 @@ static void NAME(T *restrict loss,
 				to[c * INNER] = from[c * INNER] - top;
 		}
 #endif
-	for (int o = 0; o < OUTER; o++)
+	for (int64_t o = 0; o < OUTER; o++)
 		for (int i = 0; i < INNER; i++) {
 			const int64_t label = labels[o * INNER + i];
 			T w = 1;
@@ -70,10 +70,10 @@ static void NAME(T *restrict loss,
 			total += w;
 #endif
 #if EACH
-			loss[o * INNER + i] = w != 0 ? -w * score[((int64_t)o * C + label) * INNER + i] : 0;
+			loss[o * INNER + i] = w != 0 ? -w * score[(o * C + label) * INNER + i] : 0;
 #else
 			if (w != 0)
-				sum -= w * score[((int64_t)o * C + label) * INNER + i];
+				sum -= w * score[(o * C + label) * INNER + i];
 #endif
 		}
 #if MEAN

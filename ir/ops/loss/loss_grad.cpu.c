@@ -17,7 +17,7 @@ static void NAME(T *restrict dx, const T *restrict dy,
 #if MEAN
 	T total = 0;
 
-	for (int i = 0; i < OUTER * INNER; i++) {
+	for (int64_t i = 0; i < OUTER * INNER; i++) {
 #if IGNORE
 		if (labels[i] == IGNORED)
 			continue;
@@ -32,10 +32,10 @@ static void NAME(T *restrict dx, const T *restrict dy,
 #if PAR
 #pragma omp parallel for
 #endif
-	for (int o = 0; o < OUTER; o++)
+	for (int64_t o = 0; o < OUTER; o++)
 		for (int i = 0; i < INNER; i++) {
 			const int64_t label = labels[o * INNER + i];
-			T *restrict to = dx + (int64_t)o * C * INNER + i;
+			T *restrict to = dx + o * C * INNER + i;
 #if MEAN
 			T w = dy[0] / total;
 #elif EACH
@@ -55,7 +55,7 @@ static void NAME(T *restrict dx, const T *restrict dy,
 				w *= weights[label];
 #endif
 #if CE
-			const T *restrict from = logp + (int64_t)o * C * INNER + i;
+			const T *restrict from = logp + o * C * INNER + i;
 #pragma omp simd
 			for (int c = 0; c < C; c++)
 				to[c * INNER] = w * EXP(from[c * INNER]);

@@ -49,7 +49,7 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1", .schedule = "1f1b",
-	.hash = "8c6c8e076b1c7543", .model_hash = "47540b4c30294e1c", .optimizer = "sgd",
+	.hash = "5af27fc3905468a6", .model_hash = "47540b4c30294e1c", .optimizer = "sgd",
 	.rank = 0, .world = 1, .stage = 0, .stages = 1, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 1, .channels = 0, .slots = 1, .arena = 1152,

@@ -63,7 +63,7 @@ static const char *const channels[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "tied.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "7120030952a90f56", .model_hash = "f97a808ab21f9c2d", .optimizer = "sgd",
+	.hash = "bbbe2bf60731bd3a", .model_hash = "f97a808ab21f9c2d", .optimizer = "sgd",
 	.rank = 1, .world = 2, .stage = 1, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = true, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 4, .channels = 2, .slots = 2, .arena = 2304,

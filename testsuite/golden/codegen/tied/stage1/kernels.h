@@ -10,9 +10,9 @@ static void cross_entropy_4x7_sum(float *restrict loss, float *restrict logp, co
 {
 	const float *score = logp;
 	float sum = 0;
-	for (int o = 0; o < 4; o++) {
-		const float *restrict from = x + (int64_t)o * 7;
-		float *restrict to = logp + (int64_t)o * 7;
+	for (int64_t o = 0; o < 4; o++) {
+		const float *restrict from = x + o * 7;
+		float *restrict to = logp + o * 7;
 		float top = -INFINITY, s = 0;
 
 #pragma omp simd reduction(max : top)
@@ -25,12 +25,12 @@ static void cross_entropy_4x7_sum(float *restrict loss, float *restrict logp, co
 		for (int c = 0; c < 7; c++)
 			to[c] = from[c] - top;
 	}
-	for (int o = 0; o < 4; o++) {
+	for (int64_t o = 0; o < 4; o++) {
 		const int64_t label = labels[o];
 		float w = 1;
 
 		if (w != 0)
-			sum -= w * score[((int64_t)o * 7 + label)];
+			sum -= w * score[(o * 7 + label)];
 	}
 	loss[0] = sum;
 }
@@ -41,7 +41,7 @@ static void count_labels_4(float *restrict y, const int64_t *restrict labels)
 	float sum = 0;
 
 	(void)labels;
-	for (int i = 0; i < 4; i++) {
+	for (int64_t i = 0; i < 4; i++) {
 		sum++;
 	}
 	y[0] = sum;
@@ -52,15 +52,15 @@ static void count_labels_4(float *restrict y, const int64_t *restrict labels)
 static void cross_entropy_grad_4x7_sum(float *restrict dx, const float *restrict dy, const float *restrict logp,
 	const int64_t *restrict labels)
 {
-	for (int o = 0; o < 4; o++) {
+	for (int64_t o = 0; o < 4; o++) {
 		const int64_t label = labels[o];
-		float *restrict to = dx + (int64_t)o * 7;
+		float *restrict to = dx + o * 7;
 		float w = dy[0];
 		bool counts = true;
 
 		if (!counts)
 			w = 0;
-		const float *restrict from = logp + (int64_t)o * 7;
+		const float *restrict from = logp + o * 7;
 #pragma omp simd
 		for (int c = 0; c < 7; c++)
 			to[c] = w * expf(from[c]);
