@@ -12,7 +12,7 @@
 #include "batch_terms.h"
 
 typedef enum Kind {
-	FIXED,  /* of no sample */
+	FIXED,  /* of no sample, though it may count them */
 	SAMPLE, /* something of each sample, its own */
 	BATCH,  /* of all samples, of a degree */
 	MIXED,  /* a sum of those of several degrees */
@@ -28,7 +28,7 @@ typedef struct Walk {
 	Builder *b;
 	const Module *other;
 	Map there;    /* values of `other` by name */
-	Map term;     /* Value -> Term, where its kind is not FIXED */
+	Map term;     /* Value -> Term, where it is not FIXED of degree 0 */
 	double ratio; /* samples of a step to those of a microbatch */
 } Walk;
 
@@ -41,93 +41,115 @@ static Term term_of(const Walk *w, const Value *v)
 
 static void give(Walk *w, const Value *v, Term t)
 {
-	if (t.kind != FIXED)
+	if (t.kind != FIXED || t.degree)
 		map_put(&w->term, v, arena_dup(w->term.arena, &t, sizeof t));
 }
 
-static bool grows(const Walk *w, const Value *v)
+/* The same value of the other module. Values that had no name in the file are told apart by what makes them, too. */
+static const Value *twin(const Walk *w, const Value *v)
 {
 	const Value *u = map_get(&w->there, v->name);
+	const OpKind made = v->kind == VAL_NODE ? v->def->op : OP_NONE;
 
-	for (int i = 0; u && u->type.rank == v->type.rank && i < v->type.rank; i++)
-		if (v->type.dim[i] != u->type.dim[i])
-			return true;
-	return false;
+	return u && u->type.rank == v->type.rank && (u->kind == VAL_NODE ? u->def->op : OP_NONE) == made ? u : NULL;
 }
 
-static double number(const Value *v)
+static bool longer(const Type *t, const Type *u) { return t->rank == u->rank && !shape_eq(t, u); }
+
+static bool grows(const Walk *w, const Value *v)
 {
-	if (!v || v->kind != VAL_CONST || !v->data || type_numel(&v->type) != 1)
+	const Value *u = twin(w, v);
+
+	return u && longer(&v->type, &u->type);
+}
+
+/* Its first element, if it is a constant of floats. */
+static double first(const Value *v)
+{
+	if (!v || v->kind != VAL_CONST || !v->data || !type_numel(&v->type))
 		return NAN;
 	return v->type.dtype == DT_f32   ? (double)*(const float *)v->data
 	       : v->type.dtype == DT_f64 ? *(const double *)v->data
 	                                 : NAN;
 }
 
-/* Operand i of n is a number that counts samples: 1; one over that: -1; else 0. */
-static int counts(const Walk *w, const Node *n, int i)
+/* A constant may count samples (degree 1), be one over that (-1), or differ from batch to batch in another way. */
+static Term of_const(const Walk *w, const Value *v, const Value *u)
 {
-	const Value *u = map_get(&w->there, n->out[0]->name);
-	const Node *m = u && u->kind == VAL_NODE && u->def->op == n->op && u->def->nin == n->nin ? u->def : NULL;
-	const double here = number(n->in[i]), there = m ? number(m->in[i]) : NAN;
-	const double longer = (double)w->other->batch / (double)w->b->m->batch;
+	const double more = (double)w->other->batch / (double)w->b->m->batch, here = first(v), there = first(u);
+	const Kind k = u && longer(&v->type, &u->type) ? SAMPLE : FIXED;
 
-	if (fabs(there / here - longer) < 1e-6 * longer)
-		return 1;
-	return fabs(here / there - longer) < 1e-6 * longer ? -1 : 0;
+	if (isnan(here) || isnan(there) || here == there)
+		return (Term){ k, 0 };
+	if (fabs(there / here - more) < 1e-6 * more)
+		return (Term){ k, 1 };
+	return fabs(here / there - more) < 1e-6 * more ? (Term){ k, -1 } : (Term){ COUPLED, 0 };
 }
 
-/* The greatest kind among the operands. */
-static Kind most(const Walk *w, const Node *n)
+static Term operand(const Walk *w, const Node *n, int i)
 {
-	Kind k = FIXED;
+	const Value *u = twin(w, n->out[0]);
 
-	for (int i = 0; i < n->nin; i++) {
-		const Kind x = n->in[i] && n->in[i]->kind == VAL_CONST && grows(w, n->in[i])
-		                       ? SAMPLE
-		                       : term_of(w, n->in[i]).kind;
-
-		k = x > k ? x : k;
-	}
-	return k;
+	if (!n->in[i] || n->in[i]->kind != VAL_CONST)
+		return term_of(w, n->in[i]);
+	return of_const(w, n->in[i], u && u->kind == VAL_NODE && u->def->nin == n->nin ? u->def->in[i] : NULL);
 }
 
 /* A sum keeps the degree that its terms have in common; parameters alone have degree 0. */
 static Term added(const Walk *w, const Node *n)
 {
-	Term t = { FIXED, 0 };
+	Term t = operand(w, n, 0);
+	bool alike = true;
 
-	for (int i = 0; i < n->nin; i++) {
-		const Term x = term_of(w, n->in[i]);
+	for (int i = 1; i < n->nin; i++) {
+		const Term x = operand(w, n, i);
 
-		if (x.kind == COUPLED || x.kind == SAMPLE)
+		alike &= x.degree == t.degree;
+		t.kind = x.kind > t.kind ? x.kind : t.kind;
+	}
+	if (t.kind == COUPLED || alike)
+		return t;
+	return (Term){ t.kind < BATCH ? COUPLED : MIXED, 0 };
+}
+
+/* A product, whose degrees add up, or a quotient. Of the batch there is one factor, and what it is divided by is of none. */
+static Term multiplied(const Walk *w, const Node *n)
+{
+	const Term x = operand(w, n, 0), y = operand(w, n, 1);
+	const bool quotient = n->op == OP_Div, swapped = y.kind > x.kind;
+	const Term most = swapped ? y : x, least = swapped ? x : y;
+
+	if (most.kind >= BATCH && (least.kind != FIXED || (quotient && swapped) || n->op == OP_MatMul ||
+					  n->op == OP_Gemm || (most.kind == MIXED && least.degree)))
+		return (Term){ COUPLED, 0 };
+	return (Term){ most.kind, x.degree + (quotient ? -y.degree : y.degree) };
+}
+
+/* What is linear in operand 0 keeps its degree; of others anything that is of the batch, or counts samples, couples. */
+static Term otherwise(const Walk *w, const Node *n, bool linear)
+{
+	Term t = linear ? operand(w, n, 0) : (Term){ FIXED, 0 };
+
+	for (int i = linear; i < n->nin; i++) {
+		const Term x = operand(w, n, i);
+
+		if (x.kind >= BATCH || x.degree)
 			return (Term){ COUPLED, 0 };
-		t.kind = x.kind == MIXED || (i && x.degree != t.degree) ? MIXED : x.kind > t.kind ? x.kind : t.kind;
-		t.degree = x.degree;
+		t.kind = x.kind > t.kind ? x.kind : t.kind;
 	}
 	return t;
 }
 
-static Term scaled(const Walk *w, const Node *n)
-{
-	const Term x = term_of(w, n->in[0]), y = term_of(w, n->in[1]);
-	const int at = x.kind == FIXED ? 0 : 1, power = counts(w, n, at);
-	const Term t = at ? x : y;
-
-	if ((at ? y : x).kind != FIXED || (n->op == OP_Div && !at) || (t.kind == MIXED && power))
-		return (Term){ COUPLED, 0 };
-	return (Term){ t.kind, t.degree + (n->op == OP_Div ? -power : power) };
-}
-
-/* Of values of the batch: what is linear in them keeps their degree. */
-static Term of_batch(const Walk *w, const Node *n)
+static Term combined(const Walk *w, const Node *n)
 {
 	switch (n->op) {
 	case OP_Add:
 	case OP_Sub:
 	case OP_Sum: return added(w, n);
 	case OP_Mul:
-	case OP_Div: return scaled(w, n);
+	case OP_Div:
+	case OP_MatMul: return multiplied(w, n);
+	case OP_Gemm: return n->nin == 2 ? multiplied(w, n) : otherwise(w, n, false);
 	case OP_Neg:
 	case OP_Cast:
 	case OP_Identity:
@@ -137,38 +159,39 @@ static Term of_batch(const Walk *w, const Node *n)
 	case OP_Gather:
 	case OP_Slice:
 	case OP_ReduceSum:
-	case OP_ReduceMean: return term_of(w, n->in[0]);
-	default: return (Term){ COUPLED, 0 };
+	case OP_ReduceMean: return otherwise(w, n, true);
+	default: return otherwise(w, n, false);
 	}
 }
 
-/* Of samples: a value that does not follow the batch is a sum or a mean over it, or couples them. */
+/* Of samples: a value that does not follow the batch is a sum (degree 1) or a mean over it, or couples them. */
 static Term over_samples(const Node *n)
 {
 	switch (n->op) {
-	case OP_ReduceSum: return (Term){ BATCH, 1 };
-	case OP_ReduceMean: return (Term){ BATCH, 0 };
+	case OP_ReduceSum:
 	case OP_MatMul: return (Term){ BATCH, 1 };
+	case OP_ReduceMean: return (Term){ BATCH, 0 };
 	case OP_Gemm: return (Term){ n->nin == 2 ? BATCH : COUPLED, 1 };
 	case OP_SoftmaxCrossEntropyLoss:
 	case OP_NegativeLogLikelihoodLoss:
-		if (strcmp(attr_str(n, "reduction"), "sum") !=
-			0) /* of classes with weights: divided by what a microbatch has of them */
-			return (Term){ n->nin > 2 && n->in[2] ? COUPLED : BATCH, 0 };
-		return (Term){ BATCH, 1 };
+		if (!strcmp(attr_str(n, "reduction"), "sum"))
+			return (Term){ BATCH, 1 };
+		/* where classes have weights it is divided by what a microbatch has of them */
+		return (Term){ n->nin > 2 && n->in[2] ? COUPLED : BATCH, 0 };
 	default: return (Term){ COUPLED, 0 };
 	}
 }
 
 static Term of_node(const Walk *w, const Node *n, const Value *v)
 {
-	const Kind k = most(w, n);
+	const Term t = combined(w, n);
 
-	if (k >= BATCH)
-		return grows(w, v) ? (Term){ COUPLED, 0 } : of_batch(w, n);
 	if (grows(w, v))
-		return (Term){ SAMPLE, 0 };
-	return k == SAMPLE ? over_samples(n) : (Term){ FIXED, 0 };
+		return (Term){ t.kind < BATCH ? SAMPLE : COUPLED, t.degree };
+	if (t.kind != SAMPLE)
+		return t;
+	const Term over = over_samples(n);
+	return (Term){ over.kind, over.degree + t.degree };
 }
 
 static void name_all(Map *there, const Graph *g)
@@ -202,7 +225,7 @@ static const Node *culprit(const Walk *w, const Value *v)
 	const Node *n = v->def;
 
 	for (int i = 0; i < n->nin; i++)
-		if (term_of(w, n->in[i]).kind == COUPLED)
+		if (n->in[i] && n->in[i]->kind == VAL_NODE && term_of(w, n->in[i]).kind == COUPLED)
 			return culprit(w, n->in[i]);
 	return n;
 }
