@@ -303,10 +303,8 @@ bool canon_where(Import *im, const OnnxNode *n)
 	if (zero && zero->op == OP_Equal && quotient && quotient->op == OP_Div) {
 		const Node *sine = quotient->in[0]->def;
 		Value *u = quotient->in[1];
-		const bool alike = u->type.rank == in[0]->type.rank &&
-		                   !memcmp(u->type.dim, in[0]->type.dim, sizeof *u->type.dim * (size_t)u->type.rank);
 
-		if (sine && sine->op == OP_Sin && sine->in[0] == u && alike)
+		if (sine && sine->op == OP_Sin && sine->in[0] == u && shape_eq(&u->type, &in[0]->type))
 			in[2] = canon_binary(im, OP_Div, quotient->in[0], pick(im, in[0], like(im, u, 1), u));
 	}
 	return canon_emit_bind(im, n, OP_Where, canon_attrs_by_name(im, n, OP_Where), nin, in);

@@ -133,7 +133,7 @@ static bool framed(Import *im, const OnnxNode *n, const Type *x, const Type *win
 		return diag_error(im->d, im->b.loc, 302,
 			"the signal is %s: floats of [batch, length, 1 or 2] are transformed",
 			str_type(im->d->scratch, x));
-	*t = (Transform){ .axis = 1, .rank = 3, .parts = x->dim[2], .length = window ? window->dim[0] : 0 };
+	*t = (Transform){ .parts = x->dim[2], .length = window ? window->dim[0] : 0 };
 	if (!number(im, n, 3, "frame_length", &t->length) || !number(im, n, 1, "frame_step", step))
 		return false;
 	if (half && t->parts == 2)

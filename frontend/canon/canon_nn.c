@@ -122,8 +122,8 @@ bool canon_mean(Import *im, const OnnxNode *n)
 	int nin;
 	Value **in = canon_operands(im, n, &nin), *out[MAXIN];
 
-	if (!nin || !canon_need(im, n, (size_t)nin))
-		return canon_need(im, n, 1);
+	if (!canon_need(im, n, nin ? (size_t)nin : 1))
+		return false;
 	canon_emit(im, OP_Sum, NULL, nin, in, NULL, out);
 	if (im->b.failed)
 		return false;
