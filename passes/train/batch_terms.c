@@ -182,10 +182,28 @@ static Term over_samples(const Node *n)
 	}
 }
 
+/* The sum over labels != ignored: how many count, as a cross-entropy that is a mean counts them. Where none is ignored that is their
+ * number; where some are, microbatches have unlike numbers, as those of a cross-entropy beside other terms have. */
+static bool counts_labels(const Node *n)
+{
+	static const OpKind below[] = { OP_Cast, OP_Not, OP_Equal };
+
+	if (n->op != OP_ReduceSum)
+		return false;
+	for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+		if (n->in[0]->kind != VAL_NODE || n->in[0]->def->op != below[i])
+			return false;
+		n = n->in[0]->def;
+	}
+	return !dtype_float(n->in[0]->type.dtype) && n->in[1]->kind == VAL_CONST;
+}
+
 static Term of_node(const Walk *w, const Node *n, const Value *v)
 {
 	const Term t = combined(w, n);
 
+	if (t.kind == SAMPLE && !grows(w, v) && counts_labels(n))
+		return (Term){ FIXED, 1 };
 	if (grows(w, v))
 		return (Term){ t.kind < BATCH ? SAMPLE : COUPLED, t.degree };
 	if (t.kind != SAMPLE)
