@@ -65,10 +65,11 @@ double opt_get(const Optimizer *o, OptSet s)
 	}
 }
 
-void opt_put(Optimizer *o, OptSet s, double v)
+void opt_put(Optimizer *o, OptSet s, double v, Loc at)
 {
 	o->given[s] = true;
 	o->value[s] = v;
+	o->at[s] = at;
 }
 
 int opt_find_setting(const char *name)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "ir/base/diag.h"
 #include "ir/settings.h"
 
 typedef enum OptSet {
@@ -46,6 +47,7 @@ typedef struct Optimizer {
 	bool chosen; /* by the user; else the model may bring its own */
 	bool given[OPT_SETTINGS];
 	double value[OPT_SETTINGS]; /* where given */
+	Loc at[OPT_SETTINGS];       /* where given in a file */
 	const char **no_decay;
 	int nno_decay; /* globs */
 	Rate rate;
@@ -56,7 +58,7 @@ extern const char *const opt_set_name[OPT_SETTINGS]; /* as in train.yaml, and as
 
 bool opt_has(OptKind kind, OptSet s);
 double opt_get(const Optimizer *o, OptSet s); /* what was given, else the default of the kind */
-void opt_put(Optimizer *o, OptSet s, double v);
+void opt_put(Optimizer *o, OptSet s, double v, Loc at);
 int opt_find_setting(const char *name); /* -1: there is none */
 /* SGD with a momentum is Momentum, as in torch. */
 OptKind opt_kind(const Optimizer *o);

@@ -143,28 +143,28 @@ static bool settings(Import *im, const OnnxNode *n, double rate, double t0, Opti
 	const char *mode = onnx_str(im->a, n, "mode", "standard");
 
 	*o = (Optimizer){ .kind = OPT_MOMENTUM, .chosen = true };
-	opt_put(o, OPT_LR, rate);
-	opt_put(o, OPT_T0, t0);
-	opt_put(o, OPT_DECAY, onnx_float(n, "norm_coefficient", 0));
+	opt_put(o, OPT_LR, rate, NOLOC);
+	opt_put(o, OPT_T0, t0, NOLOC);
+	opt_put(o, OPT_DECAY, onnx_float(n, "norm_coefficient", 0), NOLOC);
 	if (strcmp(n->op_type, "Momentum") == 0) {
 		if (strcmp(mode, "standard") && strcmp(mode, "nesterov"))
 			return fault(im, n, "mode is '%s'; it may be standard or nesterov", mode);
-		opt_put(o, OPT_MU, onnx_float(n, "alpha", 0));
-		opt_put(o, OPT_DAMPENING, 1 - onnx_float(n, "beta", 1));
-		opt_put(o, OPT_NESTEROV, *mode == 'n');
+		opt_put(o, OPT_MU, onnx_float(n, "alpha", 0), NOLOC);
+		opt_put(o, OPT_DAMPENING, 1 - onnx_float(n, "beta", 1), NOLOC);
+		opt_put(o, OPT_NESTEROV, *mode == 'n', NOLOC);
 		return true;
 	}
-	opt_put(o, OPT_EPS, onnx_float(n, "epsilon", 1e-6));
+	opt_put(o, OPT_EPS, onnx_float(n, "epsilon", 1e-6), NOLOC);
 	if (strcmp(n->op_type, "Adagrad") == 0) {
 		o->kind = OPT_ADAGRAD;
-		opt_put(o, OPT_LR_DECAY, onnx_float(n, "decay_factor", 0));
+		opt_put(o, OPT_LR_DECAY, onnx_float(n, "decay_factor", 0), NOLOC);
 		return true;
 	}
 	o->kind = OPT_ADAM;
-	opt_put(o, OPT_ONNX, 1);
-	opt_put(o, OPT_BETA1, onnx_float(n, "alpha", 0.9F));
-	opt_put(o, OPT_BETA2, onnx_float(n, "beta", 0.999F));
-	opt_put(o, OPT_DECAY_POST, onnx_float(n, "norm_coefficient_post", 0));
+	opt_put(o, OPT_ONNX, 1, NOLOC);
+	opt_put(o, OPT_BETA1, onnx_float(n, "alpha", 0.9F), NOLOC);
+	opt_put(o, OPT_BETA2, onnx_float(n, "beta", 0.999F), NOLOC);
+	opt_put(o, OPT_DECAY_POST, onnx_float(n, "norm_coefficient_post", 0), NOLOC);
 	return true;
 }
 

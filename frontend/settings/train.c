@@ -323,7 +323,7 @@ static void amp(Yaml *y, const YNode *v, void *to)
 	const char *s = yaml_text(y, v, "amp");
 
 	if (s)
-		y->ok &= training_amp(y->a, to, s, y->d);
+		y->ok &= training_amp(to, s, yaml_loc(y, v), y->d);
 }
 
 static void zero(Yaml *y, const YNode *v, void *to)

@@ -9,9 +9,10 @@ void training_defaults(Training *t); /* SGD 0.01, synthetic data */
 bool train_read(Arena *a, const char *path, Training *t, Diag *d);
 
 /* Shared with the flags: they give the same words. false after a diagnostic. */
-bool training_compress(Arena *a, Training *t, const char *spec, Diag *d);    /* "q8:block=128,ef", "auto:bf16" */
-bool training_partitions(Arena *a, Training *t, const char *spec, Diag *d);  /* "4", "auto", "emb*=4" */
-bool training_amp(Arena *a, Training *t, const char *spec, Diag *d);         /* "off", "bf16", "fp16:scale=65536" */
+bool training_compress(Arena *a, Training *t, const char *spec, Diag *d);   /* "q8:block=128,ef", "auto:bf16" */
+bool training_partitions(Arena *a, Training *t, const char *spec, Diag *d); /* "4", "auto", "emb*=4" */
+/* "off", "bf16", "fp16:scale=65536"; errors are told at `at`. */
+bool training_amp(Training *t, const char *spec, Loc at, Diag *d);
 bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d);   /* "adam:lr=1e-3,eps=1e-8" */
 bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d); /* "cosine:steps=1000,min=1e-5" */
 bool training_loss(Arena *a, Training *t, const char *spec, Diag *d);        /* "softmax_ce", "mse", an output */

@@ -4,8 +4,11 @@
 #include <string.h>
 #include "train.h"
 
+/* As who wrote it calls it: the key of a file, or the flag. */
+static const char *called(Loc at) { return at.file ? "amp" : "--amp"; }
+
 /* "scale=65536,every=2000": the scale of the loss at first, and the steps without overflow that double it. */
-static bool settings(Training *t, const char *s, Diag *d)
+static bool settings(Training *t, const char *s, Loc at, Diag *d)
 {
 	while (*s) {
 		const bool scale = !strncmp(s, "scale=", 6), every = !strncmp(s, "every=", 6);
@@ -13,8 +16,8 @@ static bool settings(Training *t, const char *s, Diag *d)
 		const double v = scale || every ? strtod(s + 6, &end) : 0;
 
 		if (!end || end == s + 6 || (*end && *end != ',') || !(v >= 1 && v <= 0x1p60) || v != floor(v))
-			return diag_error(
-				d, NOLOC, 7, "--amp fp16 takes scale=N and every=N, whole numbers from 1, not '%s'", s);
+			return diag_error(d, at, 7, "%s fp16 takes scale=N and every=N, whole numbers from 1, not '%s'",
+				called(at), s);
 		if (scale)
 			t->target.amp.scale = v;
 		else
@@ -24,9 +27,8 @@ static bool settings(Training *t, const char *s, Diag *d)
 	return true;
 }
 
-bool training_amp(Arena *a, Training *t, const char *spec, Diag *d)
+bool training_amp(Training *t, const char *spec, Loc at, Diag *d)
 {
-	(void)a;
 	t->target.amp.scale = 0;
 	t->target.amp.every = 0;
 	const bool more = !strncmp(spec, "fp16:", 5);
@@ -34,12 +36,12 @@ bool training_amp(Arena *a, Training *t, const char *spec, Diag *d)
 
 	t->target.amp.kind = kind < 0 ? AMP_OFF : (AmpKind)kind;
 	if (more)
-		return settings(t, spec + 5, d);
+		return settings(t, spec + 5, at, d);
 	if (kind >= 0)
 		return true;
 	const SettingWords w = setting_words(SET_OF_AmpKind);
 	const char *near = diag_nearest(spec, w.word, w.n);
 
-	return diag_error(d, NOLOC, 7, "--amp wants off, bf16 or fp16, not '%s'%s%s%s", spec,
+	return diag_error(d, at, 7, "%s wants off, bf16 or fp16, not '%s'%s%s%s", called(at), spec,
 		near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }

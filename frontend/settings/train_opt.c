@@ -65,7 +65,7 @@ static bool put_setting(void *to, const char *name, double v)
 	const int set = opt_find_setting(name);
 
 	if (set >= 0)
-		opt_put(to, (OptSet)set, v);
+		opt_put(to, (OptSet)set, v, NOLOC);
 	return set >= 0;
 }
 
@@ -113,7 +113,8 @@ static void o_kind(Yaml *y, const YNode *v, void *to)
 #define SETTING(f, set, most) \
 	static void f(Yaml *y, const YNode *v, void *to) \
 	{ \
-		opt_put(to, set, yaml_real(y, v, arena_printf(y->a, "optimizer.%s", opt_set_name[set]), 0, most)); \
+		opt_put(to, set, yaml_real(y, v, arena_printf(y->a, "optimizer.%s", opt_set_name[set]), 0, most), \
+			yaml_loc(y, v)); \
 	}
 SETTING(o_lr, OPT_LR, 1e9)
 SETTING(o_mu, OPT_MU, 1)
@@ -128,7 +129,7 @@ SETTING(o_ema, OPT_EMA, 1 - 1e-12)
 
 static void o_nesterov(Yaml *y, const YNode *v, void *to)
 {
-	opt_put(to, OPT_NESTEROV, yaml_bool(y, v, "optimizer.nesterov"));
+	opt_put(to, OPT_NESTEROV, yaml_bool(y, v, "optimizer.nesterov"), yaml_loc(y, v));
 }
 
 static void o_betas(Yaml *y, const YNode *v, void *to)

@@ -7,6 +7,11 @@
 #include <string.h>
 #include "ir/base/buf.h"
 
+Loc yaml_loc(const Yaml *y, const YNode *at)
+{
+	return TEXTLOC(y->file, at ? (int)at->start_mark.line + 1 : 1, at ? (int)at->start_mark.column + 1 : 1);
+}
+
 bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...)
 {
 	va_list ap;
@@ -15,9 +20,7 @@ bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...)
 	const char *s = arena_vprintf(y->a, fmt, ap);
 	va_end(ap);
 	y->ok = false;
-	return diag_error(y->d,
-		TEXTLOC(y->file, at ? (int)at->start_mark.line + 1 : 1, at ? (int)at->start_mark.column + 1 : 1), 104,
-		"%s", s);
+	return diag_error(y->d, yaml_loc(y, at), 104, "%s", s);
 }
 
 /* The place of byte `at` of text, as libyaml counts: it has none for bytes that are no UTF-8 or no text. */

@@ -44,6 +44,7 @@ const YNode *yaml_get(Yaml *y, const YNode *n, const char *key);
 /* The reader of a key that is known and does nothing: says so. */
 void yaml_ignore(Yaml *y, const YNode *v, void *to);
 
+Loc yaml_loc(const Yaml *y, const YNode *at); /* line and column; the first ones where at is NULL */
 bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 const char *yaml_text(Yaml *y, const YNode *n, const char *what); /* NULL after a diagnostic */
 bool yaml_is(const YNode *n, const char *word);

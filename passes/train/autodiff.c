@@ -293,7 +293,7 @@ static Value *clipped_total(Ad *ad, Value *total, Value **sum, int nparam, doubl
 }
 
 /* E0314: and which optimizers have it. */
-static bool no_setting(Ad *ad, OptKind kind, OptSet stray)
+static bool no_setting(Ad *ad, const Optimizer *o, OptSet stray)
 {
 	const SettingWords w = setting_words(SET_OF_OptKind);
 	const char *who = "";
@@ -301,8 +301,8 @@ static bool no_setting(Ad *ad, OptKind kind, OptSet stray)
 	for (int i = 0; i < w.n; i++)
 		if (opt_has((OptKind)setting_value(SET_OF_OptKind, w.word[i]), stray))
 			who = arena_printf(ad->cx->scratch, "%s%s%s", who, *who ? ", " : "", w.word[i]);
-	return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s; these have it: %s",
-		setting_word(SET_OF_OptKind, kind), opt_set_name[stray], who);
+	return diag_error(ad->cx->d, o->at[stray], 314, "optimizer %s has no setting %s; these have it: %s",
+		setting_word(SET_OF_OptKind, opt_kind(o)), opt_set_name[stray], who);
 }
 
 static bool append_updates(Ad *ad)
@@ -316,7 +316,7 @@ static bool append_updates(Ad *ad)
 	Value **sum = NEWN(ad->cx->scratch, Value *, nparam);
 
 	if (stray >= 0)
-		return no_setting(ad, kind, (OptSet)stray);
+		return no_setting(ad, o, (OptSet)stray);
 	if (ad->cx->train && ad->cx->train->data.eval.averages &&
 		(schedule_async(ad->cx->train) || target_cuda(ad->cx->train)))
 		return diag_error(ad->cx->d, NOLOC, 520,

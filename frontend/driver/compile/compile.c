@@ -82,7 +82,7 @@ static Optimizer with_own(const Optimizer *told, const Optimizer *said)
 
 	o.clip_norm = said->clip_norm;
 	if (said->given[OPT_EMA])
-		opt_put(&o, OPT_EMA, said->value[OPT_EMA]);
+		opt_put(&o, OPT_EMA, said->value[OPT_EMA], said->at[OPT_EMA]);
 	return o;
 }
 

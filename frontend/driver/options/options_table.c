@@ -28,7 +28,7 @@ static bool o_lr(Cx *x, const char *v)
 
 	if (end == v || *end || !isfinite(lr) || lr < 0)
 		return diag_error(x->d, NOLOC, 7, "--lr wants a number that is not negative, not '%s'", v);
-	opt_put(&x->o->t.model.opt, OPT_LR, lr);
+	opt_put(&x->o->t.model.opt, OPT_LR, lr, NOLOC);
 	x->o->t.model.opt.chosen = true;
 	return true;
 }
@@ -40,7 +40,7 @@ static bool o_ema(Cx *x, const char *v)
 
 	if (end == v || *end || !(ema >= 0 && ema < 1))
 		return diag_error(x->d, NOLOC, 7, "--ema wants a number from 0 to below 1, not '%s'", v);
-	opt_put(&x->o->t.model.opt, OPT_EMA, ema);
+	opt_put(&x->o->t.model.opt, OPT_EMA, ema, NOLOC);
 	return true;
 }
 
@@ -69,7 +69,7 @@ static bool o_average_sparse(Cx *x, const char *v) { return average(x, "--averag
 
 static bool o_amp(Cx *x, const char *v)
 {
-	return training_amp(x->a, &x->o->t, v, x->d);
+	return training_amp(&x->o->t, v, NOLOC, x->d);
 }
 
 static bool o_labels(Cx *x, const char *v)
