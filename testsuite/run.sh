@@ -23,7 +23,9 @@ wait
 [ -e "$root/build/pypi/ready" ] || echo "no packages from PyPI: onnxruntime, safetensors and TensorBoard are not asked"
 
 log=$root/build/tests.log
-(cd "$root/build" && ctest --output-on-failure -j "$(nproc)" "$@") 2>&1 | tee "$log"
+# a suite waits for half of its time: for messages, for a program to end, for a clock
+cores=$(nproc)
+(cd "$root/build" && ctest --output-on-failure -j $((cores + cores / 2)) "$@") 2>&1 | tee "$log"
 
 # ctest prints a line per test: "12/34 Test  #5: name ....   Passed    0.10 sec"
 count() { grep -cE "^ *[0-9]+/[0-9]+ Test +#[0-9]+: .*$1" "$log"; }
