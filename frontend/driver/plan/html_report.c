@@ -124,12 +124,17 @@ static const char *module_at(Arena *a, const Node *n, bool *reads)
 }
 
 /* What a stage holds: from which module to which, those with weights before others; else the nodes' own names. */
-static const char *holds(const Compile *c, int t, const PlanStage *x)
+static const char *holds(const Compile *c, int t)
 {
+	static const PlanStage none;
+	const PlanStage *x = c->plan.stage ? &c->plan.stage[t] : &none;
 	const char *first[2] = { "", "" }, *last[2] = { "", "" }; /* of all nodes, of those with weights */
 
 	for (const Node *n = c->m->stage[t]->forward->first; n; n = n->next) {
 		bool reads;
+
+		if (!n->nout) /* weights are pulled in an order of their own */
+			continue;
 		const char *module = module_at(c->a, n, &reads);
 
 		for (int k = 0; k <= reads && *module; k++) {
@@ -156,7 +161,7 @@ static void stages(Page *p)
 
 		buf_puts(p->b, "<tr>");
 		cell(p, "v", arena_printf(c->a, "%d", t));
-		cell(p, NULL, holds(c, t, x));
+		cell(p, NULL, holds(c, t));
 		cell(p, NULL, devices_text(c, c->m->stage[t], 60));
 		cell(p, "v", arena_printf(c->a, "%d", c->m->stage[t]->replicas));
 		cell(p, "v", arena_printf(c->a, "%d", x->nodes));
@@ -191,8 +196,8 @@ static void memory(Page *p)
 
 	for (int t = 0; t < c->m->nstage; t++)
 		most = c->m->stage[t]->arena > most ? c->m->stage[t]->arena : most;
-	HEAD(p, "Memory of a device", ">stage", "picture", ">weights", ">versions", ">activations", ">gradients",
-		">optimizer", ">messages", ">temporary", ">together", ">limit");
+	HEAD(p, "Memory of a device", ">stage", "modules", "picture", ">weights", ">versions", ">activations",
+		">gradients", ">optimizer", ">messages", ">temporary", ">together", ">limit");
 	for (int t = 0; t < c->m->nstage; t++) {
 		const Stage *s = c->m->stage[t];
 		const Classes k = stage_classes(s);
@@ -202,6 +207,7 @@ static void memory(Page *p)
 
 		buf_puts(p->b, "<tr>");
 		cell(p, "v", arena_printf(c->a, s->server ? "server %d" : "%d", t));
+		cell(p, NULL, s->server ? "" : holds(c, t));
 		buf_puts(p->b, "<td><div class=\"bar\">");
 		for (int i = 0; i < CLASSES; i++)
 			if (n[i] > 0)
