@@ -54,7 +54,7 @@ static int emit(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(system(arena_printf(arena,
-				 "%s %s/testsuite/golden/codegen/skip.onnx --cluster local:3 --plan 1-1-1 "
+				 "'%s' '%s/testsuite/golden/codegen/skip.onnx' --cluster local:3 --plan 1-1-1 "
 				 "--microbatches 3 -q -o %s",
 				 pdcc, tree, dir)),
 		0);
