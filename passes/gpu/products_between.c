@@ -3,7 +3,8 @@
  *     SoftmaxCrossEntropyLoss of rows        ScoreLoss, which keeps a number of each row in place of all logarithms; scores come in 16 bits
  *                                            where their product has such operands, and their gradient where it goes to such products. Rows of
  *                                            16-bit scores that do not begin at multiples of 16 bytes, which the library multiplies
- *                                            slowly, are made longer
+ *                                            slowly, are made longer. Where the backward has nothing else of them and multiplies
+ *                                            by a constant, ScoreLossAndGrad: the gradient is made with the loss, in their memory
  *     LayerNormalization, Cast to 16 bits    written so at once, as is the gradient of Dropout
  *     a product, Dropout, Add                Dropout reads 16 bits and adds, as the gradient of LayerNormalization does with what
  *                                            goes round it */
@@ -156,26 +157,78 @@ static void read_wide(Products *p, Value *dx, const Reader *list, int count, int
 	}
 }
 
+/* What g, the gradient of a loss over so many classes, gives is dx, in rows as wide as the scores. */
+static void score_gradient_is(Products *p, Node *g, Value *dx, int64_t classes)
+{
+	Reader list[READERS];
+
+	if (prod_width(dx) != classes)
+		read_wide(p, dx, list, products_of(g->out[0], classes, list, 0), classes);
+	else if (dx->type.dtype != DT_f32)
+		instead_of_casts(p, g->out[0], dx);
+	else
+		prod_becomes(p, g->out[0], dx);
+	if (g->in[0]) /* still there: nothing read it */
+		node_drop(g);
+}
+
 static void score_gradient(Products *p, Node *g, Node *loss, int64_t classes)
 {
-	Value *x = loss->in[0], *in[5] = { g->in[0], x, loss->out[1], g->in[2], node_input(g, 3) };
-	const DType t = rounded_to(g->out[0], false);
-	Reader list[READERS];
+	Value *in[5] = { g->in[0], loss->in[0], loss->out[1], g->in[2], node_input(g, 3) };
 	Builder b = prod_at(p, g);
-	Node *made = score_loss_make(&b, OP_ScoreLossGrad, g, in[4] ? 5 : 4, in, classes, t);
-	int count = 0;
+	Node *made = score_loss_make(&b, OP_ScoreLossGrad, g, in[4] ? 5 : 4, in, classes, rounded_to(g->out[0], false));
 
 	made->fwd = loss;
 	made->time = g->time;
-	if (prod_width(x) != classes) {
-		count = products_of(g->out[0], classes, list, count);
-		read_wide(p, made->out[0], list, count, classes);
-	} else if (t != DT_f32)
-		instead_of_casts(p, g->out[0], made->out[0]);
-	else
-		prod_becomes(p, g->out[0], made->out[0]);
-	if (g->in[0]) /* still there: nothing read it */
-		node_drop(g);
+	score_gradient_is(p, g, made->out[0], classes);
+}
+
+/* All that reads v, or a view of it, does so in g. */
+static bool read_in(const Value *v, const Graph *g)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->graph != g || (prod_view(u) && !read_in(u->out[0], g)))
+			return false;
+	}
+	return !value_is_output(v);
+}
+
+/* v, or a view of it, is summed over microbatches or sent to another device, which wants it where a backward makes it. */
+static bool travels(const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->op == OP_Accumulate || u->op == OP_Send || (prod_view(u) && travels(u->out[0])))
+			return true;
+	}
+	return value_is_output(v);
+}
+
+/* The gradient that can be made where n makes the loss: the only one, of a loss that is multiplied by a constant, and without
+ * it the backward reads no scores, so that no more is kept than before. */
+static Node *gradient_with(const Node *n)
+{
+	Node *g = n->out[1]->nuses == 1 ? n->out[1]->uses[0].node : NULL;
+
+	return g && g->in[0]->kind == VAL_CONST && read_in(value_root(n->in[0]), n->graph) && !travels(g->out[0])
+	               ? g
+	               : NULL;
+}
+
+/* The loss of n, of scores x, and its gradient g by one node. */
+static Node *score_both(Products *p, Node *n, Node *g, Value *x, int64_t classes)
+{
+	Value *in[4] = { x, g->in[0], n->in[1], node_input(n, 2) };
+	const char *name = g->out[0]->name;
+	Builder b = prod_at(p, n);
+	Node *made =
+		score_loss_make(&b, OP_ScoreLossAndGrad, n, in[3] ? 4 : 3, in, classes, rounded_to(g->out[0], false));
+
+	made->time = n->time;
+	score_gradient_is(p, g, made->out[0], classes);
+	prod_named(made->out[0], name);
+	return made;
 }
 
 /* All that reads a gradient of these scores are products that may read longer rows. */
@@ -200,12 +253,18 @@ void prod_score_loss(Products *p, Node *n)
 	if (!classes || x->type.dtype != DT_f32 || !strcmp(attr_str(n, "reduction"), "none") ||
 		!read_by(logp, OP_SoftmaxCrossEntropyLossGrad))
 		return;
-	Node *from = rounded_product(x);
+	Node *from = rounded_product(x), *g = gradient_with(n);
 	Value *in[3] = { x, n->in[1], node_input(n, 2) };
 	Type rows = x->type;
 	if (from) {
 		rows.dim[1] = !node_input(from, 2) && may_widen(logp, classes) ? wide : classes;
 		in[0] = shaped(p, in_half(p, from, rows.dim[1]), rows);
+	}
+	if (g) {
+		Node *both = score_both(p, n, g, in[0], classes);
+		if (n->in[0]) /* a backward that computes the scores again reads no loss: n went with its gradient */
+			prod_becomes(p, n->out[0], both->out[1]);
+		return;
 	}
 	Builder b = prod_at(p, n);
 	Node *made = score_loss_make(&b, OP_ScoreLoss, n, in[2] ? 3 : 2, in, classes, DT_f32);
@@ -214,7 +273,7 @@ void prod_score_loss(Products *p, Node *n)
 	made->fwd = n->fwd;
 	while (logp->nuses)
 		score_gradient(p, logp->uses[0].node, made, classes);
-	if (n->in[0]) /* a backward that computes the scores again reads no loss: n went with its last gradient */
+	if (n->in[0]) /* as above */
 		prod_becomes(p, n->out[0], made->out[0]);
 	value_rename(made->graph, made->out[1], arena_printf(p->m->arena, "%s.sums", made->in[0]->name));
 }

@@ -9,7 +9,8 @@
  * On GPUs, made by passes/gpu/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
  * their logarithms never written; scores may be of 16 bits, and their rows longer than the classes are many:
  *     %loss, %sums = ScoreLoss(%x, %labels[, %weights]) {classes=C}       sums: f32[rows], log of the sum of exp(x)
- *     %dx = ScoreLossGrad(%dloss, %x, %sums, %labels[, %weights]) {classes=C, dtype=...} */
+ *     %dx = ScoreLossGrad(%dloss, %x, %sums, %labels[, %weights]) {classes=C, dtype=...}
+ *     %dx, %loss = ScoreLossAndGrad(%x, %dloss, %labels[, %weights]) {classes=C, dtype=...}      both; dx may take x's memory */
 #include <string.h>
 #include "../common/common.h"
 
@@ -159,6 +160,18 @@ static bool score_grad_shape(Node *n, Diag *d)
 	return true;
 }
 
+static bool score_both_shape(Node *n, Diag *d)
+{
+	Type t = n->in[0]->type;
+
+	if (!check_scores(n, 0, d))
+		return false;
+	t.dtype = dtype_from_onnx((int)((const struct loss *)n->attr)->dtype);
+	set_out(n, 0, t);
+	set_out(n, 1, type_scalar(DT_f32));
+	return true;
+}
+
 static bool hits_shape(Node *n, Diag *d)
 {
 	const int64_t two = 2;
@@ -270,15 +283,15 @@ static void holes(const Node *n, Holes *h)
 static void score_holes(const Node *n, Holes *h)
 {
 	const struct loss *at = n->attr;
-	const bool back = n->op == OP_ScoreLossGrad;
+	const bool back = n->op == OP_ScoreLossGrad, both = n->op == OP_ScoreLossAndGrad;
 	const Type *x = &n->in[back ? 1 : 0]->type;
-	const DType low = x->dtype, to = back ? n->out[0]->type.dtype : DT_f32;
-	const int per = dtype_half(low) ? 8 : 4;
-	const Value *weights = weights_of(n, back ? 4 : 2);
+	const DType low = x->dtype, to = n->out[0]->type.dtype;
+	const int per = dtype_half(low) ? 8 : 4, labels = optab[n->op]->minin - 1;
+	const Value *weights = weights_of(n, labels + 1);
 
 	const char *wide = x->dim[1] == at->classes ? "" : arena_printf(h->arena, "_in_%lld", (long long)x->dim[1]);
 
-	label_holes(n, h, n->in[back ? 3 : 1], weights);
+	label_holes(n, h, n->in[labels], weights);
 	hole_text(h, "TX", "%s", dtype_c(low));
 	hole_text(h, "TY", "%s", dtype_c(to));
 	hole_text(h, "LOAD", "%s%s", dtype_half(low) ? "pd_from_" : "", dtype_half(low) ? dtype_name(low) : "");
@@ -287,15 +300,22 @@ static void score_holes(const Node *n, Holes *h)
 	hole_int(h, "C", at->classes);
 	hole_int(h, "W", x->dim[1]);
 	hole_int(h, "PER", x->dim[1] % per ? 1 : per);
-	hole_int(h, "THREADS", at->classes <= 256 ? 32 : at->classes <= 4096 ? 128 : 512);
+	hole_int(h, "THREADS", at->classes <= 256 ? 32 : at->classes <= 4096 ? 128 : both ? 1024 : 512);
 	hole_int(h, "MEAN", reduction(n) == MEAN);
+	if (both) /* a loss for each row */
+		hole_int(h, "ROOM", x->dim[0] * (int64_t)sizeof(float));
 	hole_text(h, "CALL",
 		back      ? (weights ? "$k($=, $0, $1, $2, $3, $4);" : "$k($=, $0, $1, $2, $3);")
+		: both    ? (weights ? "$k($=0, $=1, $0, $1, $2, $3);" : "$k($=0, $=1, $0, $1, $2);")
 		: weights ? "$k($=0, $=1, $0, $1, $2);"
 			  : "$k($=0, $=1, $0, $1);");
-	hole_name(h, "score_loss%s_%lldx%lld%s%s%s%s%s", back ? "_grad" : "", (long long)x->dim[0],
-		(long long)at->classes, wide, reduction(n) == MEAN ? "_mean" : "", weights ? "_weighted" : "",
-		dtype_suffix(low), back ? dtype_suffix(to) : "");
+	hole_name(h, "%s_%lldx%lld%s%s%s%s%s",
+		back   ? "score_loss_grad"
+		: both ? "loss_and_grad"
+		       : "score_loss",
+		(long long)x->dim[0], (long long)at->classes, wide, reduction(n) == MEAN ? "_mean" : "",
+		weights ? "_weighted" : "", dtype_suffix(low),
+		(back || both) && to != low ? arena_printf(h->arena, "_to_%s", dtype_name(to)) : "");
 }
 
 static void count_holes(const Node *n, Holes *h)
@@ -405,6 +425,21 @@ const OpDef op_ScoreLossGrad = {
 	.cost = score_cost,
 	.holes = score_holes,
 	.cuda = { .file = "score_loss_grad.cuda.cu" },
+};
+
+const OpDef op_ScoreLossAndGrad = {
+	.name = "ScoreLossAndGrad",
+	.outputs = (const char *const[]){ NULL, "loss" },
+	.minin = 3,
+	.maxin = 4,
+	.nout = 2,
+	.flags = OP_PURE | OP_INPLACE,
+	.attrs = score_attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = score_both_shape,
+	.cost = score_cost,
+	.holes = score_holes,
+	.cuda = { .file = "score_loss_and_grad.cuda.cu" },
 };
 
 const OpDef op_NegativeLogLikelihoodLoss = {

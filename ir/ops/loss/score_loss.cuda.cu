@@ -5,31 +5,14 @@
 /* It is divided by the weight of what counts. */
 #endif
 namespace device::NAME {
+#include "score_sum.part.h"
+#include "score_weight.part.h"
 static __global__ void __launch_bounds__(THREADS) rows(float *sums, const TX *x)
 {
-	const TX *row = x + (int64_t)blockIdx.x * W;
-	float top = -INFINITY, sum = 0;
+	const float sum = log_sum(x + (int64_t)blockIdx.x * W);
 
-	for (int c = PER * (int)threadIdx.x; c < C; c += PER * THREADS) {
-		const pd_vec<TX, PER> v = pd_read<PER>(row + c);
-		float most = top;
-
-		PD_UNROLL
-		for (int u = 0; u < PER; u++)
-			most = c + u < C ? fmaxf(most, LOAD(v.v[u])) : most;
-		const float from = most > -INFINITY ? most : 0;
-
-		sum *= top < most ? expf(top - most) : 1;
-		PD_UNROLL
-		for (int u = 0; u < PER; u++)
-			sum += c + u < C ? expf(LOAD(v.v[u]) - from) : 0;
-		top = most;
-	}
-	const float most = pd_block_max(top);
-
-	sum = pd_block_sum(top < most ? sum * expf(top - most) : sum);
 	if (threadIdx.x == 0)
-		sums[blockIdx.x] = most + logf(sum);
+		sums[blockIdx.x] = sum;
 }
 
 static __global__ void run(float *loss, const float *sums, const TX *x, const TL *labels, const float *weights)
@@ -38,16 +21,8 @@ static __global__ void run(float *loss, const float *sums, const TX *x, const TL
 
 	for (int k = threadIdx.x; k < ROWS; k += blockDim.x) {
 		const int64_t label = labels[k];
-		float w = 1;
+		const float w = weight_of(label, weights);
 
-#if IGNORE
-		if (label == IGNORED)
-			w = 0;
-#endif
-#if WEIGHTS
-		if (w != 0)
-			w = weights[label];
-#endif
 		sum += w != 0 ? w * (sums[k] - LOAD(x[(int64_t)k * W + label])) : 0;
 		total += w;
 	}
@@ -59,7 +34,6 @@ static __global__ void run(float *loss, const float *sums, const TX *x, const TL
 #else
 		loss[0] = sum;
 #endif
-	(void)weights;
 	(void)total;
 }
 }

@@ -61,14 +61,14 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "conv.onnx", .plan = "2", .schedule = "1f1b",
-	.hash = "1763d932fd6a3f22", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
+	.hash = "d56deef9169b321e", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
 	.rank = 1, .world = 2, .stage = 0, .stages = 1, .replica = 1, .replicas = 2,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
-	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 4480,
+	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 4416,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.ngroups = 1, .groups = (const pd_group[]){ { 2, (const int[]){ 0, 1 } } },
 	.lr = 0.01,
-	.predicted = 0.00028,
+	.predicted = 0.000268,
 	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };

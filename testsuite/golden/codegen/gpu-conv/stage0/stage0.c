@@ -48,16 +48,14 @@ _Static_assert(sizeof(struct rows) == 128, "as planned");
  * flight */
 static struct kept {
 	_Alignas(64) float x[2 * 1 * 4 * 4];                     /* f32[2,1,4,4] */
-	_Alignas(64) int64_t labels[2];                          /* i64[2] */
 	_Alignas(64) float c[2 * 2 * 4 * 4];                     /* f32[2,2,4,4] */
 	_Alignas(64) float b[2 * 2 * 4 * 4];                     /* f32[2,2,4,4] */
 	_Alignas(64) float b_1[2];                               /* f32[2] */
 	_Alignas(64) float b_2[2];                               /* f32[2] */
 	_Alignas(64) float p[2 * 2 * 2 * 2];                     /* f32[2,2,2,2] */
 	_Alignas(64) float logits[2 * 3];                        /* f32[2,3] */
-	_Alignas(64) float logits_sums[2];                       /* f32[2] */
 } *K;
-_Static_assert(sizeof(struct kept) == 1024, "as planned");
+_Static_assert(sizeof(struct kept) == 896, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -127,11 +125,12 @@ const pd_input_desc stage_inputs[] = {
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *loss = (void *)(tmp + 1024);                      /* f32[] */
-	float *count = (void *)(tmp + 1088);                     /* f32[] */
+	int64_t *labels = (void *)(tmp + 896);                   /* i64[2] */
+	float *loss = (void *)(tmp + 960);                       /* f32[] */
+	float *count = (void *)(tmp + 1024);                     /* f32[] */
 
 	pd_input(0, mb, k->x);                                   /* %x f32[2,1,4,4] */
-	pd_input(1, mb, k->labels);                              /* %labels i64[2] */
+	pd_input(1, mb, labels);                                 /* %labels i64[2] */
 	pd_conv_forward(&op_c, k->c, k->x, P->w1, NULL, scratch); /* %c f32[2,2,4,4]  c */
 	pd_bn_forward(&op_b, k->b, k->b_1, k->b_2, k->c, P->scale, P->bias, scratch); /* %b %b.1 %b.2 f32[2,2,4,4]  b */
 	pd_copy(R->mean_rows + mb * 2, k->b_1, 2 * sizeof(float));
@@ -139,8 +138,8 @@ void forward(int slot, int mb)
 	relu_64(k->b, k->b);                                     /* %r f32[2,2,4,4]  r */
 	pd_pool_forward(&op_p, k->p, k->b);                      /* %p f32[2,2,2,2]  p */
 	pd_product_run(&op_logits, k->logits, NULL, k->p, P->w2, P->b2, NULL, scratch); /* %logits f32[2,3]  logits */
-	score_loss_2x3(loss, k->logits_sums, k->logits, k->labels); /* %loss %logits.sums f32[]  loss */
-	count_labels_2(count, k->labels);                        /* %count f32[] */
+	loss_and_grad_2x3(k->logits, loss, k->logits, c_1, labels); /* %d.logits %loss f32[2,3]  loss */
+	count_labels_2(count, labels);                           /* %count f32[] */
 	pd_report_from(mb, loss, count);
 }
 
@@ -149,20 +148,18 @@ static int done;                                                 /* microbatches
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 1024);                  /* f32[2,3] */
-	float *d_f = (void *)(tmp + 128);                        /* f32[2,8] */
+	float *d_f = (void *)(tmp + 1024);                       /* f32[2,8] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[8,3] */
 	float *d_b2 = done ? (void *)(L + 128) : G->b2;          /* f32[3] */
-	float *d_r = (void *)(tmp + 832);                        /* f32[2,2,4,4] */
-	float *d_c = (void *)(tmp + 448);                        /* f32[2,2,4,4] */
+	float *d_r = (void *)(tmp + 768);                        /* f32[2,2,4,4] */
+	float *d_c = (void *)(tmp + 384);                        /* f32[2,2,4,4] */
 	float *d_scale = done ? (void *)(L + 0) : G->scale;      /* f32[2] */
 	float *d_bias = done ? (void *)(L + 64) : G->bias;       /* f32[2] */
 	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[2,1,3,3] */
 
 	(void)mb;
-	score_loss_grad_2x3(d_logits, c_1, k->logits, k->logits_sums, k->labels); /* %d.logits f32[2,3]  loss */
-	pd_product_run(&op_d_f, d_f, NULL, d_logits, P->w2, NULL, NULL, scratch); /* %d.f f32[2,8]  logits */
-	pd_product_run(&op_d_w2, d_w2, d_b2, k->p, d_logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[8,3]  logits */
+	pd_product_run(&op_d_f, d_f, NULL, k->logits, P->w2, NULL, NULL, scratch); /* %d.f f32[2,8]  logits */
+	pd_product_run(&op_d_w2, d_w2, d_b2, k->p, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[8,3]  logits */
 	if (done)
 		pd_add(G->w2, d_w2, 24);
 	if (done)
@@ -238,10 +235,11 @@ void init(char *arena, int which, const int *mine, int nmine)
 	G = (void *)(arena + 1024);
 	L = arena + 1472;
 	tmp = arena + 1792;
-	scratch = arena + 2944;
+	scratch = arena + 2880;
 	replica = which;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
+	pd_room_open(8);
 	pd_call_open(PD_CALL_GROUP, 448, 0);
 	/* %c f32[2,2,4,4] c */
 	pd_check_scratch("conv of 2x1x4x4", pd_conv_scratch(&(pd_conv_desc){ .what = PD_FORWARD, .nd = 2,

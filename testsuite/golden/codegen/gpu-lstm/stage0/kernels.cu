@@ -83,13 +83,12 @@ PD_HOST void add_8(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::add_8::run, pd_blocks(8 / 4, 256), 256, 0, y, a, b);
 }
 
-/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and
- * of a row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one
- * order. */
-namespace device::score_loss_2x3 {
-static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
+/* -w[label] log softmax(x)[label] of rows of C scores, W apart, and their gradient, w (softmax(x) - one at the label) dy,
+ * by a block per row: a row is read from memory once, again from the caches that it just went through, and the gradient
+ * may take its place. The rows' losses are added up by one block, always in one order. */
+namespace device::loss_and_grad_2x3 {
+static __device__ __forceinline__ float log_sum(const float *row)
 {
-	const float *row = x + (int64_t)blockIdx.x * 3;
 	float top = -INFINITY, sum = 0;
 
 	for (int c = (int)threadIdx.x; c < 3; c += 32) {
@@ -105,37 +104,64 @@ static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 	const float most = pd_block_max(top);
 
 	sum = pd_block_sum(top < most ? sum * expf(top - most) : sum);
-	if (threadIdx.x == 0)
-		sums[blockIdx.x] = most + logf(sum);
+	return most + logf(sum);
 }
 
-static __global__ void run(float *loss, const float *sums, const float *x, const int64_t *labels,
-	const float *weights)
+static __device__ __forceinline__ float weight_of(int64_t label, const float *weights)
 {
-	float sum = 0, total = 0;
+	(void)label;
+	(void)weights;
+	return 1;
+}
 
-	for (int k = threadIdx.x; k < 2; k += blockDim.x) {
-		const int64_t label = labels[k];
-		float w = 1;
+/* dx = w (softmax(x) - one at the label) of a row, by the log of its sum; dx may be x. What lies behind the classes becomes 0, and so
+ * does a row whose label does not count. */
+static __device__ __forceinline__ void gradient(float *dx, const float *x, float sum, int64_t label, float w, bool counts)
+{
+	for (int c = (int)threadIdx.x; c < 3; c += 32) {
+		const pd_vec<float, 1> v = pd_read<1>(x + c);
+		pd_vec<float, 1> out;
+		const float p = w * expf((v.v[0]) - sum);
 
-		sum += w != 0 ? w * (sums[k] - (x[(int64_t)k * 3 + label])) : 0;
-		total += w;
+		out.v[0] = (!counts || c >= 3 ? 0 : c == label ? p - w : p);
+		pd_write(dx + c, out);
 	}
+}
+
+static __global__ void __launch_bounds__(32) rows(float *dx, float *losses, const float *x, const float *dy,
+	const int64_t *labels, const float *weights)
+{
+	const int64_t at = (int64_t)blockIdx.x * 3, label = labels[blockIdx.x];
+	const float own = weight_of(label, weights), score = own != 0 ? (x[at + label]) : 0;
+	const float sum = log_sum(x + at);
+	const float w = own * dy[0];
+
+	if (threadIdx.x == 0)
+		losses[blockIdx.x] = own != 0 ? own * (sum - score) : 0;
+	gradient(dx + at, x + at, sum, label, w, own != 0);
+}
+
+static __global__ void add(float *loss, const float *losses, const int64_t *labels, const float *weights)
+{
+	float sum = 0;
+
+	for (int k = threadIdx.x; k < 2; k += blockDim.x)
+		sum += losses[k];
 	sum = pd_block_sum(sum);
-	total = pd_block_sum(total);
 	if (threadIdx.x == 0)
 		loss[0] = sum;
+	(void)labels;
 	(void)weights;
-	(void)total;
 }
 }
 
-PD_HOST void score_loss_2x3(float *loss, float *sums, const float *x, const int64_t *labels)
+PD_HOST void loss_and_grad_2x3(float *dx, float *loss, const float *x, const float *dy, const int64_t *labels)
 {
+	float *losses = (float *)pd_room(8);
 	const float *weights = nullptr;
 
-	PD_LAUNCH(device::score_loss_2x3::rows, 2, 32, 0, sums, x);
-	PD_LAUNCH(device::score_loss_2x3::run, 1, 128, 0, loss, (const float *)sums, x, labels, weights);
+	PD_LAUNCH(device::loss_and_grad_2x3::rows, 2, 32, 0, dx, losses, x, dy, labels, weights);
+	PD_LAUNCH(device::loss_and_grad_2x3::add, 1, 32, 0, loss, (const float *)losses, labels, weights);
 }
 
 /* How many labels count, or the sum of their class weights, by one block. */
@@ -158,37 +184,6 @@ static __global__ void run(float *y, const int64_t *labels, const float *weights
 PD_HOST void count_labels_2(float *y, const int64_t *labels)
 {
 	PD_LAUNCH(device::count_labels_2::run, 1, 128, 0, y, labels, (const float *)nullptr);
-}
-
-/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx
- * written once in the type that products read. What lies between the rows becomes 0. */
-namespace device::score_loss_grad_2x3 {
-static __global__ void __launch_bounds__(32) run(float *dx, const float *dy, const float *x, const float *sums,
-	const int64_t *labels, const float *weights)
-{
-	const int64_t at = (int64_t)blockIdx.x * 3, label = labels[blockIdx.x];
-	const float sum = sums[blockIdx.x];
-	float w = dy[0];
-	const bool counts = true;
-
-	for (int c = (int)threadIdx.x; c < 3; c += 32) {
-		const pd_vec<float, 1> v = pd_read<1>(x + at + c);
-		pd_vec<float, 1> out;
-		const float p = w * expf((v.v[0]) - sum);
-
-		out.v[0] = (!counts || c >= 3 ? 0 : c == label ? p - w : p);
-		pd_write(dx + at + c, out);
-	}
-	(void)weights;
-}
-}
-
-PD_HOST void score_loss_grad_2x3(float *dx, const float *dy, const float *x, const float *sums,
-	const int64_t *labels)
-{
-	const float *weights = nullptr;
-
-	PD_LAUNCH(device::score_loss_grad_2x3::run, 2, 32, 0, dx, dy, x, sums, labels, weights);
 }
 
 /* y is larger than the nest and gets a value where the nest does not write. */

@@ -38,11 +38,9 @@ _Static_assert(sizeof(struct entry) == 256, "as planned");
 /* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
  * flight */
 static struct kept {
-	_Alignas(64) int64_t labels[4];                          /* i64[4] */
 	_Alignas(64) float logits[4 * 3];                        /* f32[4,3] */
-	_Alignas(64) float logits_sums[4];                       /* f32[4] */
 } *K;
-_Static_assert(sizeof(struct kept) == 192, "as planned");
+_Static_assert(sizeof(struct kept) == 64, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -89,14 +87,15 @@ void forward(int slot, int entry, int mb)
 {
 	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *loss = (void *)(tmp + 192);                       /* f32[] */
-	float *count = (void *)(tmp + 256);                      /* f32[] */
+	int64_t *labels = (void *)(tmp + 64);                    /* i64[4] */
+	float *loss = (void *)(tmp + 128);                       /* f32[] */
+	float *count = (void *)(tmp + 192);                      /* f32[] */
 
-	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
+	pd_input(0, mb, labels);                                 /* %labels i64[4] */
 	pd_wait_recv(0, entry);                                  /* %a f32[4,5]  a */
 	pd_product_run(&op_logits, k->logits, NULL, e->a, P->w2, P->b2, NULL, scratch); /* %logits f32[4,3]  logits */
-	score_loss_4x3(loss, k->logits_sums, k->logits, k->labels); /* %loss %logits.sums f32[]  loss */
-	count_labels_4(count, k->labels);                        /* %count f32[] */
+	loss_and_grad_4x3(k->logits, loss, k->logits, c_1, labels); /* %d.logits %loss f32[4,3]  loss */
+	count_labels_4(count, labels);                           /* %count f32[] */
 	pd_report_from(mb, loss, count);
 }
 
@@ -106,15 +105,13 @@ void backward(int slot, int entry, int mb)
 {
 	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 192);                   /* f32[4,3] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
 	float *d_b2 = done ? (void *)(L + 64) : G->b2;           /* f32[3] */
 
 	(void)mb;
 	pd_wait_send(1, entry);
-	score_loss_grad_4x3(d_logits, c_1, k->logits, k->logits_sums, k->labels); /* %d.logits f32[4,3]  loss */
-	pd_product_run(&op_d_a, e->d_a, NULL, d_logits, P->w2, NULL, NULL, scratch); /* %d.a f32[4,5]  logits */
-	pd_product_run(&op_d_w2, d_w2, d_b2, e->a, d_logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[5,3]  logits */
+	pd_product_run(&op_d_a, e->d_a, NULL, k->logits, P->w2, NULL, NULL, scratch); /* %d.a f32[4,5]  logits */
+	pd_product_run(&op_d_w2, d_w2, d_b2, e->a, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[5,3]  logits */
 	if (done)
 		pd_add(G->w2, d_w2, 15);
 	if (done)
@@ -161,9 +158,10 @@ void init(char *arena, int which, const int *mine, int nmine)
 	G = (void *)(arena + 384);
 	L = arena + 512;
 	tmp = arena + 1152;
-	scratch = arena + 1472;
+	scratch = arena + 1408;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
+	pd_room_open(16);
 	/* %logits f32[4,3] logits */
 	pd_product_init(&op_logits, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
 		.m = 4, .n = 3, .k = 5, .end = PD_AS_IT_IS, .bias = 1, .scratch = 768 });

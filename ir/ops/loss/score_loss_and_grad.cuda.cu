@@ -1,0 +1,58 @@
+/* -w[label] log softmax(x)[label] of rows of C scores, W apart, and their gradient, w (softmax(x) - one at the label) dy,
+ * by a block per row: a row is read from memory once, again from the caches that it just went through, and the gradient
+ * may take its place. The rows' losses are added up by one block, always in one order. */
+#if MEAN
+/* The loss is divided by the weight of what counts, and so is the gradient. */
+#endif
+namespace device::NAME {
+#include "score_sum.part.h"
+#include "score_weight.part.h"
+#include "score_grad.part.h"
+static __global__ void __launch_bounds__(THREADS) rows(TY *dx, float *losses, const TX *x, const float *dy, const TL *labels,
+                                                       const float *weights)
+{
+	const int64_t at = (int64_t)blockIdx.x * W, label = labels[blockIdx.x];
+	const float own = weight_of(label, weights), score = own != 0 ? LOAD(x[at + label]) : 0;
+	const float sum = log_sum(x + at);
+#if MEAN
+	const float w = own * dy[0] / weight_of_all(labels, weights);
+#else
+	const float w = own * dy[0];
+#endif
+
+	if (threadIdx.x == 0)
+		losses[blockIdx.x] = own != 0 ? own * (sum - score) : 0;
+	gradient(dx + at, x + at, sum, label, w, own != 0);
+}
+
+static __global__ void add(float *loss, const float *losses, const TL *labels, const float *weights)
+{
+	float sum = 0;
+
+	for (int k = threadIdx.x; k < ROWS; k += blockDim.x)
+		sum += losses[k];
+	sum = pd_block_sum(sum);
+#if MEAN
+	sum /= weight_of_all(labels, weights);
+#endif
+	if (threadIdx.x == 0)
+		loss[0] = sum;
+	(void)labels;
+	(void)weights;
+}
+}
+
+PD_HOST void NAME(TY *dx, float *loss, const TX *x, const float *dy, const TL *labels
+#if WEIGHTS
+	, const float *weights
+#endif
+	)
+{
+	float *losses = (float *)pd_room(ROOM);
+#if !WEIGHTS
+	const float *weights = nullptr;
+#endif
+
+	PD_LAUNCH(device::NAME::rows, ROWS, THREADS, 0, dx, losses, x, dy, labels, weights);
+	PD_LAUNCH(device::NAME::add, 1, THREADS, 0, loss, (const float *)losses, labels, weights);
+}
