@@ -152,8 +152,10 @@ typedef struct ProductForm {
 } ProductForm;
 ProductForm product_form(const Node *n); /* of a Gemm, MatMul or Product */
 Node *product_make(Builder *b, const ProductForm *f);
-/* ops/loss: the ScoreLoss, or ScoreLossGrad (op) that gives t, of what a loss over softmax, or its gradient, does. */
+/* ops/loss: the ScoreLoss, ScoreLossGrad or ScoreLossAndGrad (op) that gives t, of what a loss over softmax, or its gradient, does. */
 Node *score_loss_make(Builder *b, OpKind op, const Node *of, int nin, Value *const *in, int64_t classes, DType t);
+/* ops/norm: rows from axis on stay in registers of a GPU, so that what lies round a normalisation can be part of it. */
+bool norm_in_registers(const Type *x, int64_t axis);
 int64_t product_rows(const Node *n); /* of a Product's result as one matrix; 0: it is several */
 bool product_even(const Node *n);    /* a Gemm or MatMul: its matrices lie at even distances, or are one */
 

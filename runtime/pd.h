@@ -565,6 +565,11 @@ PD_ANYWHERE static inline float pd_random_unit(uint64_t seed, uint64_t node, uin
 {
 	return (float)(pd_random_bits(seed, node, sample, element) >> 8) * 0x1p-24f; /* [0, 1) */
 }
+/* Whether dropout of this ratio keeps an element of a stream. */
+PD_ANYWHERE static inline bool pd_random_keeps(uint64_t stream, uint64_t element, float ratio)
+{
+	return (float)(pd_random_of(stream, element) >> 8) * 0x1p-24f >= ratio;
+}
 
 /* ---- 16-bit floats: values of them lie in memory as uint16_t and are computed with as float. Rounding is to the nearest,
  * ties to even; NaN stays NaN. ---- */

@@ -8,7 +8,8 @@
  *     ... the gradient of Gelu               likewise, by what went in
  *     Conv with a bias, Relu                 ConvRelu, by cuDNN; ReluGrad reads its result as before
  *     the product of weights' gradient, and ReduceSum over its rows: the bias's gradient is added up while the product reads
- * and what products_between.c does with what lies between them, packed.c with queries, keys and values.
+ * and what products_between.c does with what lies between them, sums.c with what goes round normalisations, packed.c with queries,
+ * keys and values.
  *
  * Behind split, recompute and defer: what they cut apart stays apart. With --reproducible nodes only change their name, for
  * where a plan cuts must not change a bit. What cuBLASLt has no form for (a bias that is a matrix, matrices at uneven
@@ -395,11 +396,15 @@ static void stage_products(Products *p, Stage *s)
 		each(p, g[i], OP_Dropout, OP_Dropout, prod_dropout_ends);
 		each(p, g[i], OP_DropoutGrad, OP_DropoutGrad, prod_dropout_in_half);
 		each(p, g[i], OP_LayerNormGrad, OP_RMSNormGrad, prod_norm_gradient);
+		each(p, g[i], OP_DropoutGrad, OP_DropoutGrad, prod_norm_past);
 		each(p, g[i], OP_ReluGrad, OP_ReluGrad, relu_gradient);
 		each(p, g[i], OP_GeluTanhGrad, OP_GeluTanhGrad, gelu_gradient);
 		each(p, g[i], OP_ReduceSum, OP_ReduceSum, add_sum);
 		each(p, g[i], OP_Split, OP_Split, prod_packed);
 	}
+	for (int i = 0; whole && i < n; i++) /* no gradient reads a mask any more that it can do without */
+		if (g[i] != s->update)
+			each(p, g[i], OP_LayerNormalization, OP_RMSNormalization, prod_norm_sum);
 	find_loss(p->m, s->forward);
 	list_kept(p->m, s);
 }

@@ -1,4 +1,4 @@
-/* products.c and products_between.c, among themselves. */
+/* products.c, products_between.c, sums.c and packed.c, among themselves. */
 #ifndef PDCC_PASSES_PRODUCTS_H
 #define PDCC_PASSES_PRODUCTS_H
 
@@ -28,6 +28,10 @@ void prod_norm_in_half(Products *p, Node *n);
 void prod_dropout_ends(Products *p, Node *n);
 void prod_dropout_in_half(Products *p, Node *n);
 void prod_norm_gradient(Products *p, Node *n);
+
+/* sums.c, of nodes that are DropoutGrad, LayerNormalization or RMSNormalization. */
+void prod_norm_past(Products *p, Node *n);
+void prod_norm_sum(Products *p, Node *n);
 
 void prod_packed(Products *p, Node *n); /* packed.c, of a Split */
 

@@ -3,7 +3,8 @@
  * many `rows` of each sample, one sample behind the other. The mask
  * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. Elements are counted in plain
  * order, also where they lie channels-last.
- * On GPUs, made by passes/gpu/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. */
+ * On GPUs, made by passes/gpu/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. Where a
+ * normalisation takes both in (ir/ops/norm/layernorm.c), no mask is kept: it is drawn again. */
 #include "../common/common.h"
 
 struct dropout {

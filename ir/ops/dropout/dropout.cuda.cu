@@ -23,7 +23,7 @@ static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, co
 	for (int u = 0; u < V; u++) {
 		const int64_t i = at % EACH + u;
 
-		kept.v[u] = (float)(pd_random_of(stream, (uint64_t)ELEMENT) >> 8) * 0x1p-24f >= RATIO;
+		kept.v[u] = pd_random_keeps(stream, (uint64_t)ELEMENT, RATIO);
 		const T one = kept.v[u] ? LOAD(in.v[u]) * (T)SCALE : 0;
 #if MORE
 		out.v[u] = STORE(LOAD_MORE(other.v[u]) + one);

@@ -6,6 +6,10 @@
 #if MORE
 /* dx = that + more. */
 #endif
+#if DROP
+/* past = dx behind the gradient of a dropout, whose mask is drawn again by global sample and element (late[0] is the
+ * step's first sample, the operand's first comes of_step behind it). */
+#endif
 #if VECTORS
 /* x and dy are read once, four elements at a time, by a warp or a block of 256 threads per row, which goes through rows
  * at even distances and keeps its sums over them; a second kernel adds up those of all blocks. */
@@ -22,8 +26,15 @@ static __device__ __forceinline__ T sum(T v)
 	return GROUP == 32 ? pd_warp_sum(v) : pd_block_sum(v);
 }
 
-static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part, const TD *dy, const T *x, const T *mean, const T *inv, const T *scale,
-                                                      const T *more)
+static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part,
+#if DROP
+	TY *past,
+#endif
+	const TD *dy, const T *x, const T *mean, const T *inv, const T *scale, const T *more
+#if DROP
+	, const double *late, int64_t of_step, uint64_t id
+#endif
+	)
 {
 	const int lane = threadIdx.x % GROUP;
 #if SCALE
@@ -35,6 +46,11 @@ static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part, const TD *
 		pd_vec<T, 4> h[EACH], d[EACH];
 		T m = 0, s = 0, p = 0;
 
+#if DROP
+		const int64_t sample = (int64_t)late[0] + of_step + row * N / SAMPLE;
+		const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)sample), first = (uint64_t)(row * N % SAMPLE);
+
+#endif
 #if MEAN
 		m = mean[row];
 #endif
@@ -89,6 +105,13 @@ static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part, const TD *
 				d[k].v[u] = v * (d[k].v[u] - s - h[k].v[u] * p);
 #endif
 			pd_write(dx + row * N + i, d[k]);
+#if DROP
+			pd_vec<TY, 4> out;
+
+			for (int u = 0; u < 4; u++)
+				out.v[u] = AS(pd_random_keeps(stream, first + (uint64_t)(i + u), RATIO) ? d[k].v[u] * (T)FACTOR : 0);
+			pd_write(past + row * N + i, out);
+#endif
 		}
 	}
 #if SCALE
@@ -139,6 +162,14 @@ static __global__ void join(T *dscale, T *dbias, const T *part)
 #endif
 	(void)dbias;
 }
+#endif
+
+#if DROP
+static void late(double *to)
+{
+	to[0] = (double)pd_sample(0);
+}
+
 #endif
 #else
 static __global__ void run(T *dx, const TD *dy, const T *x, const T *mean, const T *inv, const T *scale, const T *more)
@@ -225,6 +256,9 @@ PD_HOST void NAME(T *dx,
 #if BIAS
 	T *dbias,
 #endif
+#if DROP
+	TY *past,
+#endif
 	const TD *dy, const T *x,
 #if MEAN
 	const T *mean,
@@ -235,6 +269,9 @@ PD_HOST void NAME(T *dx,
 #endif
 #if MORE
 	, const T *more
+#endif
+#if DROP
+	, int64_t of_step, uint64_t id
 #endif
 	)
 {
@@ -258,7 +295,15 @@ PD_HOST void NAME(T *dx,
 	T *part = nullptr;
 #endif
 
-	PD_LAUNCH(device::NAME::run, BLOCKS, device::NAME::THREADS, 0, dx, part, dy, x, mean, inv, scale, more);
+	PD_LAUNCH(device::NAME::run, BLOCKS, device::NAME::THREADS, 0, dx, part,
+#if DROP
+		past,
+#endif
+		dy, x, mean, inv, scale, more
+#if DROP
+		, pd_late(device::NAME::late, 1), of_step, id
+#endif
+		);
 #if SCALE
 	PD_LAUNCH(device::NAME::join, pd_blocks(2 * N, 32), 256, 0, dscale, dbias, (const T *)part);
 #endif
