@@ -526,10 +526,13 @@ int64_t pd_tag_read(const pd_tag *tag, int mb);
 /* The labels of a microbatch count for the next update; SYNC joins them over the replicas (NULL:
  * there are no others), and pd_total_count() gives the sum in the update. */
 void pd_count(int mb);
-void pd_count_join(const pd_group *g, bool later); /* later: after pd_allreduce_wait() */
+void pd_count_join(const pd_group *g, bool later); /* later: after pd_sums_wait() */
 /* The update that follows is of the step `lag` back, with one of every `every` steps: sets
  * pd_step_index() and pd_rate(). */
 void pd_update_of(int lag, int every);
+/* Where updates take sums of earlier steps: waits for those that were begun up to the pd_count_join of the step of the update;
+ * those of later steps go on. */
+void pd_sums_wait(void);
 
 /* ---- random numbers: counter based, the same for every plan ---- */
 

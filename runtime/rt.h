@@ -354,6 +354,7 @@ void rt_flow_run(
 void rt_flow_report(int mb, double loss, double count);
 void rt_flow_hits(int mb, double hits, double of);
 double rt_flow_count(void);
+int64_t rt_flow_sums(void);                 /* of pd_sums_wait: the last of them, since the start */
 int64_t rt_flow_block(const pd_program *p); /* steps whose results come together; they are told a block later */
 /* Of servers: counted labels of this rank since rt_flow_next(); the update that comes now. */
 double rt_flow_labels(void);

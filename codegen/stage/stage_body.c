@@ -409,7 +409,7 @@ void write_update(StageCx *x, Cw *w)
 
 	write_next(x, &in);
 	if (late(x) && x->s->replicas > 1)
-		cw_line(&in, "pd_allreduce_wait();");
+		cw_line(&in, "pd_sums_wait();");
 	if (has_copies(x))
 		write_copy(x, &in, use(x, NAME_COPY));
 	const Node *n = x->s->update->first;

@@ -336,11 +336,12 @@ static void open_sum(StageCx *x, Cw *w, const Node *n, Calls *c)
 			c->group = most(c->group, n->in[i]);
 	if (!sums || reproducible(x) || n == owned_sums(x->s))
 		return;
-	if (attr_int(n, "bucket") >= 0)
-		cw_line(w, "pd_sum_open(%" PRId64 ", %s);", bucket_floats(n), how_text(x, n));
-	else if (starts(x, how_text(x, n)))
-		cw_line(w, "pd_sum_open(%s, %s);", sum_floats(x), how_text(x, n));
-	else if (x->layout[REGION_GRADS].bytes > c->group)
+	const char *how = how_text(x, n);
+	const bool bucket = attr_int(n, "bucket") >= 0;
+	for (int i = 0; i <= late(x) && (bucket || starts(x, how)); i++) /* of so many steps are under way */
+		cw_line(w, "pd_sum_open(%s, %s);",
+			bucket ? arena_printf(x->b->a, "%" PRId64, bucket_floats(n)) : sum_floats(x), how);
+	if (!bucket && !starts(x, how) && x->layout[REGION_GRADS].bytes > c->group)
 		c->group = x->layout[REGION_GRADS].bytes;
 }
 

@@ -329,7 +329,8 @@ static void begin(Sched *c, VersionRule rule, int depth)
 }
 
 /* Pipe-SGD (section 3.1): replicas of one stage, gradients summed in the background while the next steps compute. A turn
- * is a step on the newest weights, then the update with the gradients of the step K - 1 before. */
+ * is a step on the newest weights, whose gradients are ready then, and the update with those of the step K - 1 before
+ * (Algorithm 1): what is summed next waits for the links alone, not for that update. */
 bool schedule_pipe_sgd(Sched *c, Diag *d)
 {
 	Schedule *s = c->s;
@@ -344,8 +345,8 @@ bool schedule_pipe_sgd(Sched *c, Diag *d)
 			turn(c, r, turn_of(c, r, ACT_F, g, 1));
 			turn(c, r, turn_of(c, r, ACT_B, g, 1));
 		}
-		turn(c, r, (Turn){ .kind = ACT_UPDATE, .mb = c->grain[r][0], .nth = c->ngrain[r] - 1, .lag = k - 1 });
 		turn(c, r, (Turn){ .kind = ACT_SYNC, .mb = c->grain[r][0], .nth = c->ngrain[r] - 1 });
+		turn(c, r, (Turn){ .kind = ACT_UPDATE, .mb = c->grain[r][0], .nth = c->ngrain[r] - 1, .lag = k - 1 });
 	}
 	schedule_flow(c->a, s, schedule_steps(c->spec, s->replicas, s->nstage));
 	return true;

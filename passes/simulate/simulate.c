@@ -366,7 +366,6 @@ static void prepare_ranks(Player *p)
 	p->at = NEWN(p->a, int, s->ndevice);
 	p->running = NEWN(p->a, bool, s->ndevice);
 	p->since = NEWN(p->a, double, s->ndevice);
-	p->joined = NEWN(p->a, int, s->ndevice);
 	p->slots = NEWN(p->a, int, s->ndevice);
 	p->held = NEWN(p->a, int64_t, s->ndevice);
 	p->base = NEWN(p->a, int, s->ndevice);

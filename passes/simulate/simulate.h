@@ -15,10 +15,10 @@
  *               there is, everyone goes slower by as much. What goes to and from servers is played by itself
  *               (simulate_exchange.c): parameter by parameter as each device has them, and the sums of the same devices
  *               beside it, round by round. Rows of tables (GATHER) go to everyone at once, as
- *               many as there are at most. Sums of buckets begin during the last backward,
+ *               many as there are at most. Sums of buckets begin during the last backward in front of it,
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
- *               SYNC, one of an asynchronous schedule in each. Where a later update takes the sums (Pipe-SGD), SYNC waits for
- *               those that the SYNC before began, begins its own, and the device goes on beside them.
+ *               SYNC, one of an asynchronous schedule in each. Where a later update takes the sums (Pipe-SGD), SYNC begins them
+ *               behind those under way, and the device goes on beside them; that UPDATE waits for them.
  *               Replicas that own parameters (simulate_owned.c) push gradients during the backward in front of each SYNC.
  *               Asynchronous servers (simulate_each.c): a device exchanges with its servers alone, and nobody waits for others
  *               but for --staleness.

@@ -46,10 +46,11 @@ typedef struct Player {
 	int *at; /* the action that is next, or runs */
 	bool *running;
 	double *since;             /* when it came to its SYNC or UPDATE */
-	int *joined;               /* sums of this SYNC it is through with; those of UPDATE: 1 after the totals */
-	int *early;                /* sums of its next SYNC that are ready before it */
+	int *ready, *joined;       /* sums that it can take part in, that it is through with, since the begin */
+	int *syncs, *updates;      /* that it is through with */
+	int *told;                 /* 1: it has heard of the losses of all */
 	bool *summing;             /* it takes part in one, or waits there for others */
-	bool *begun;               /* Pipe-SGD: the sums of its last SYNC, which go on beside later actions */
+	bool *waits;               /* its SYNC or UPDATE waits for one */
 	int **join_of, *njoin_of;  /* indices into SimModel.join */
 	SimEach *each;             /* NULL: servers are synchronous */
 	double *ended;             /* by step: when the last device had done it */

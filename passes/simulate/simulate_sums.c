@@ -1,6 +1,7 @@
 /* What several devices do together: when all of them are there (simulate_ports.c has how long it takes then). The sums of a device
- * go one after another, in the order of its list: those of buckets first, as its last backward makes them ready, and the
- * others in its SYNC, which ends when all are made. */
+ * go one after another, in the order of its list: those of buckets first, as its last backward in front of a SYNC makes them ready,
+ * and the others in that SYNC, which ends when all are made; with Pipe-SGD the UPDATE that takes them waits for that. Sums are counted
+ * from the begin on: every SYNC of an asynchronous schedule is for one more round of the list. */
 #include "simulate_play.h"
 
 static void slowest(const SimModel *m, int from, int to, Link *worst)
@@ -34,12 +35,15 @@ static bool another(const DeviceSchedule *d, int i, int step, bool stage)
 	return k >= 0 && k < d->n;
 }
 
-/* Of what replicas own, gradients travel in every backward that a SYNC follows; of buckets in the last of all. */
+/* The last of its kind in front of a SYNC of its stage. */
 static bool last_in_front(const DeviceSchedule *d, int i)
 {
-	for (int k = i + 1; k < d->n && d->act[k].kind != ACT_SYNC; k++)
-		if (d->act[k].kind == d->act[i].kind && d->act[k].stage == d->act[i].stage)
-			return false;
+	for (int k = i + 1; k < d->n; k++) {
+		if (d->act[k].stage != d->act[i].stage)
+			continue;
+		if (d->act[k].kind == ACT_SYNC || d->act[k].kind == d->act[i].kind)
+			return d->act[k].kind == ACT_SYNC;
+	}
 	return true;
 }
 
@@ -51,7 +55,7 @@ static void arrive(Player *p, int rank, int join)
 	p->summing[rank] = true;
 	if (++p->present[join] < members(p, join))
 		return;
-	p->present[join] = 0; /* asynchronous devices meet here again */
+	p->present[join] = 0; /* where nothing is flushed they meet here again */
 	const bool last = join == p->m->njoin;
 	const double alone = last ? sim_totals_seconds(p->m) : ports_sum(&p->ports, join);
 	if (!last)
@@ -78,22 +82,36 @@ static bool at_sums(const Player *p, int rank)
 /* The device takes part in its next sum, if it can. */
 static void next_sum(Player *p, int rank)
 {
-	const bool all = p->s->late ? p->begun[rank] : at_sums(p, rank);
-	const int can = all ? p->njoin_of[rank] : p->early[rank];
-
-	if (!p->summing[rank] && p->joined[rank] < can)
-		arrive(p, rank, p->join_of[rank][p->joined[rank]]);
+	if (!p->summing[rank] && p->joined[rank] < p->ready[rank])
+		arrive(p, rank, p->join_of[rank][p->joined[rank] % p->njoin_of[rank]]);
 }
 
-/* A SYNC whose sums a later update takes: it begins them once those of the SYNC before are made, and goes on. */
-static bool begins_late(Player *p, int rank)
+static void sums_ready(Player *p, int rank, int n)
 {
-	if (p->begun[rank] && p->joined[rank] < p->njoin_of[rank])
-		return p->running[rank] = true;
-	p->joined[rank] = 0;
-	p->begun[rank] = true;
+	p->ready[rank] = n > p->ready[rank] ? n : p->ready[rank];
 	next_sum(p, rank);
-	return false;
+}
+
+/* Whether the device has to wait: in SYNC for its sums, or in the later UPDATE that takes them (Pipe-SGD); in a first UPDATE for the
+ * losses of all. */
+static bool waits(Player *p, int rank, ActKind kind)
+{
+	const int n = p->njoin_of[rank];
+
+	if (kind == ACT_SYNC && at_sums(p, rank)) {
+		sums_ready(p, rank, n * (p->syncs[rank] + 1));
+		return !p->s->late && p->joined[rank] < n * (p->syncs[rank] + 1);
+	}
+	if (kind != ACT_UPDATE)
+		return false;
+	if (p->s->late)
+		return p->joined[rank] < n * (p->updates[rank] + 1);
+	if (p->told[rank] || p->m->totals <= 0 || p->s->ndevice < 2 ||
+		another(&p->s->dev[rank], p->at[rank], -1, false))
+		return false;
+	if (!p->waits[rank])
+		arrive(p, rank, p->m->njoin);
+	return true;
 }
 
 bool sim_waits_for_sum(Player *p, int rank, ActKind kind)
@@ -102,55 +120,40 @@ bool sim_waits_for_sum(Player *p, int rank, ActKind kind)
 		return false;
 	if (p->since[rank] < 0)
 		p->since[rank] = p->now;
-	if (p->s->late)
-		return kind == ACT_SYNC && begins_late(p, rank);
-	if (kind == ACT_UPDATE && (another(&p->s->dev[rank], p->at[rank], -1, false) || p->m->totals <= 0 ||
-					  p->s->ndevice < 2 || p->joined[rank]))
-		return false;
-	if (kind == ACT_SYNC && (!at_sums(p, rank) || p->joined[rank] >= p->njoin_of[rank]))
-		return false;
-	p->running[rank] = true;
-	if (kind == ACT_UPDATE)
-		arrive(p, rank, p->m->njoin);
-	else
-		next_sum(p, rank);
-	return true;
+	p->waits[rank] = p->running[rank] = waits(p, rank, kind);
+	if (!p->waits[rank] && p->s->late && kind == ACT_UPDATE)
+		p->out->spent[rank][ACT_SYNC] += p->now - p->since[rank];
+	return p->waits[rank];
 }
 
 void sim_sums_done(Player *p, int rank, ActKind kind)
 {
-	if (p->s->late)
-		return;
-	if (kind == ACT_UPDATE || (kind == ACT_SYNC && at_sums(p, rank)))
-		p->joined[rank] = p->early[rank] = 0;
+	p->syncs[rank] += kind == ACT_SYNC && at_sums(p, rank);
+	p->updates[rank] += kind == ACT_UPDATE;
 }
 
 void sim_buckets(Player *p, int rank, const Action *x, double t)
 {
-	const DeviceSchedule *d = &p->s->dev[rank];
-
 	if (x->kind != ACT_B && x->kind != ACT_W)
 		return;
 	for (int i = 0; i < p->njoin_of[rank]; i++) {
 		const SimJoin *j = &p->m->join[p->join_of[rank][i]];
 		if (!j->bucket || j->stage != x->stage)
 			continue;
-		if (x->kind != j->when ||
-			(j->kind == SIM_OWNED ? !last_in_front(d, p->at[rank]) : another(d, p->at[rank], 1, true)))
+		if (x->kind != j->when || !last_in_front(&p->s->dev[rank], p->at[rank]))
 			return;
-		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY, i });
+		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY,
+				    p->syncs[rank] * p->njoin_of[rank] + i + 1 });
 	}
 }
 
-void sim_join_ready(Player *p, const Event *e)
-{
-	p->early[e->rank]++;
-	next_sum(p, e->rank);
-}
+void sim_join_ready(Player *p, const Event *e) { sums_ready(p, e->rank, e->id); }
 
 void sim_joined(Player *p, const Event *e)
 {
-	if (e->id < p->m->njoin) {
+	const bool totals = e->id == p->m->njoin;
+
+	if (!totals) {
 		p->out->sums[p->m->join[e->id].kind] += p->now - p->out->span[p->span_of[p->ports.nmsg + e->id]].begin;
 		for (int i = 0; i < members(p, e->id); i++)
 			p->out->span[p->span_of[p->ports.nmsg + e->id] + i].end = p->now;
@@ -160,21 +163,12 @@ void sim_joined(Player *p, const Event *e)
 		const int r = member(p, e->id, i);
 
 		p->summing[r] = false;
-		p->joined[r]++;
-		if (p->s->late) {
-			const bool waits = p->running[r] && at_sums(p, r) && p->joined[r] == p->njoin_of[r];
-			next_sum(p, r);
-			p->running[r] = p->running[r] && !waits;
-			if (waits)
-				sim_advance(p, r);
+		*(totals ? &p->told[r] : &p->joined[r]) += 1;
+		next_sum(p, r);
+		if (!p->waits[r])
 			continue;
-		}
-		if (at_sums(p, r) || e->id == p->m->njoin) {
-			p->running[r] = false;
-			sim_advance(p, r);
-		} else {
-			next_sum(p, r);
-		}
+		p->running[r] = false;
+		sim_advance(p, r);
 	}
 }
 
@@ -184,8 +178,12 @@ void sim_prepare_joins(Player *p)
 
 	p->present = NEWN(p->a, int, m->njoin + 1);
 	p->last = NEWN(p->a, int, m->njoin + 1);
-	p->early = NEWN(p->a, int, p->s->ndevice);
-	p->begun = NEWN(p->a, bool, p->s->ndevice);
+	p->joined = NEWN(p->a, int, p->s->ndevice);
+	p->ready = NEWN(p->a, int, p->s->ndevice);
+	p->syncs = NEWN(p->a, int, p->s->ndevice);
+	p->updates = NEWN(p->a, int, p->s->ndevice);
+	p->told = NEWN(p->a, int, p->s->ndevice);
+	p->waits = NEWN(p->a, bool, p->s->ndevice);
 	p->summing = NEWN(p->a, bool, p->s->ndevice);
 	p->njoin_of = NEWN(p->a, int, p->s->ndevice);
 	p->join_of = NEWN(p->a, int *, p->s->ndevice);

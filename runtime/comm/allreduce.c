@@ -445,6 +445,7 @@ static void enqueue(const job *j)
 /* A sum that would be packed: whether it is, as the members have agreed. */
 static void ask_guard(job *j, bool timed)
 {
+	static int64_t step = -1;
 	bool packs;
 	float *vote;
 
@@ -454,6 +455,9 @@ static void ask_guard(job *j, bool timed)
 		enqueue(&(job){ .group = j->group, .buf = vote, .count = 2 });
 	if (packs)
 		return;
+	if (j->residual && step != rt_step)
+		pd_allreduce_wait(); /* sums of earlier steps have left what their residuals are */
+	step = rt_step;
 	if (j->residual)
 		rt_feedback_flush(j->buf, j->residual, j->scale, j->count);
 	j->residual = NULL;
@@ -462,13 +466,8 @@ static void ask_guard(job *j, bool timed)
 
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
-	static int64_t step = -1;
 	job j = { .group = g, .buf = buf, .count = count };
 
-	if (how && how->residual && step != rt_step) {
-		pd_allreduce_wait(); /* sums of earlier steps have left what their residuals are */
-		step = rt_step;
-	}
 	if (how) {
 		j.codec = (rt_codec){ how->codec, how->block };
 		j.by = how->by;

@@ -1,8 +1,8 @@
 /* compress_guard.c: whether packed sums stay packed (Pipe-SGD section 3.2: packing has to cost less than it saves). Of each group:
  *
  *     steps 2 to 7 of a run     packed and as they are in turn, timed where this is asked for (pd_sum.guard)
- *     step 9                    the members add up the least times of both
- *     step 11 (+ pd_program.flow)   all of them see the same sum: packing goes on where it is less
+ *     step 9 (+ pd_program.flow)     the members add up the least times of both
+ *     step 11 (+ 2 pd_program.flow)  all of them see the same sum: packing goes on where it is less
  *
  * A sum whose result is no number ends packing too, for with q8 one such number spoils a block: all members see that of the
  * same sum, since all decode the same bytes. Gradients that are scaled (16-bit floats) may overflow; that changes nothing here.
@@ -56,7 +56,7 @@ static void decide(rt_guard *x)
 	tell(x, why);
 }
 
-/* The sums of the steps before are done. */
+/* The sums of the steps before are done, but for those of the last pd_program.flow. */
 static void begin_round(rt_guard *x, bool timed, float **vote)
 {
 	x->step = rt_step;
@@ -67,13 +67,13 @@ static void begin_round(rt_guard *x, bool timed, float **vote)
 	}
 	if (!timed || x->state != OPEN)
 		return;
-	if (x->round == ASKED) {
+	if (x->round == ASKED + rt_program->flow) {
 		x->least[0] = x->least[1] = INFINITY;
 		for (int k = 1; k <= TIMED; k++)
 			x->least[k % 2 == 0] = fminf(x->least[k % 2 == 0], (float)x->took[k]);
 		*vote = x->least;
 	}
-	if (x->round >= DECIDED + rt_program->flow)
+	if (x->round >= DECIDED + 2 * rt_program->flow)
 		decide(x);
 }
 

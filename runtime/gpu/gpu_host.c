@@ -18,6 +18,7 @@ void host_allreduce_wait(void);
 void host_tag_write(pd_tag *tag, int mb, int64_t version);
 int64_t host_tag_read(const pd_tag *tag, int mb);
 void host_count_join(const pd_group *g, bool later);
+void host_sums_wait(void);
 void host_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
 void host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 size_t host_tree_bytes(int grains, size_t count, const int *mine, int nmine);
@@ -234,6 +235,17 @@ void pd_wait_send(int channel, int slot)
 /* Sums that run in the background, in the order in which a step begins them: those of the GPUs themselves are waited for by the last. */
 static rt_flight direct;
 
+/* Where a later update takes them: an event behind those of the step. */
+static cudaEvent_t *behind_step(int64_t step)
+{
+	static cudaEvent_t *event;
+	const int64_t n = rt_program->flow + 1;
+
+	if (!event)
+		event = rt_alloc((size_t)n * sizeof *event);
+	return &event[step % n];
+}
+
 /* Sums that are staged, in the order in which they were begun: n of a step so far, of which `begun` are the host's to make and `back`
  * on their way back. */
 typedef struct sum_of {
@@ -371,20 +383,30 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 	rt_then(s->sum.copied, begin_sum, s);
 }
 
-/* What is started next has all sums; the host waits for those that it makes itself, in their order. */
+/* What is started next has the first n sums; the host waits for those that it makes itself, in their order. Their places are free. */
+static void have_sums(int n)
+{
+	for (rt_sums_return(); sums.back < n; rt_sums_return())
+		rt_wait_sum(sums.v[sums.back]->number);
+	for (int i = 0; i < n; i++) {
+		sum_of *s = sums.v[0];
+
+		rt_wait_on(RT_COMPUTE, s->sum.copied);
+		if (s->how.residual)
+			rt_wait_on(RT_COMPUTE, s->residual.copied);
+		memmove(sums.v, sums.v + 1, (size_t)--sums.n * sizeof *sums.v);
+		sums.v[sums.n] = s;
+	}
+	sums.begun -= n;
+	sums.back -= n;
+}
+
 void pd_allreduce_wait(void)
 {
 	rt_wait_on(RT_COMPUTE, direct.done);
 	rt_gpu_drain();
-	for (rt_sums_return(); sums.back < sums.n; rt_sums_return())
-		rt_wait_sum(sums.v[sums.back]->number);
+	have_sums(sums.n);
 	host_allreduce_wait(); /* what the host sums for itself */
-	for (int i = 0; i < sums.n; i++) {
-		rt_wait_on(RT_COMPUTE, sums.v[i]->sum.copied);
-		if (sums.v[i]->how.residual)
-			rt_wait_on(RT_COMPUTE, sums.v[i]->residual.copied);
-	}
-	sums.n = sums.begun = sums.back = 0;
 }
 
 void pd_allreduce(const pd_group *g, float *buf, size_t count)
@@ -412,6 +434,20 @@ void pd_count_join(const pd_group *g, bool later)
 {
 	rt_gpu_drain();
 	host_count_join(g, later);
+	if (later)
+		rt_record_on(behind_step(rt_step), RT_SUMS);
+}
+
+void pd_sums_wait(void)
+{
+	const int64_t last = rt_flow_sums();
+	int n = 0;
+
+	rt_wait_on(RT_COMPUTE, *behind_step(rt_update_step));
+	while (n < sums.begun && sums.v[n]->number <= last)
+		n++;
+	have_sums(n);
+	host_sums_wait(); /* how many labels count */
 }
 
 void pd_tag_write(pd_tag *tag, int mb, int64_t version)

@@ -45,5 +45,6 @@
 #define pd_tag_write host_tag_write
 #define pd_tag_read host_tag_read
 #define pd_count_join host_count_join
+#define pd_sums_wait host_sums_wait
 
 #endif

@@ -25,6 +25,7 @@ static double *counts;          /* by microbatch, in a ring */
 static int64_t ncounts;
 static double sum;            /* counted labels of the next update */
 static float *joined, *taken; /* of all replicas, by step where sums come later; this update's */
+static int64_t *begun;        /* by step as joined: sums since the start, with the last of that step */
 static int64_t njoined;
 static bool by_step, whole;
 
@@ -61,12 +62,22 @@ void pd_count_join(const pd_group *g, bool later)
 		pd_allreduce_start(g, n, 1, NULL);
 	if (g && g->n > 1 && !later)
 		pd_allreduce_wait();
+	if (later)
+		begun[rt_step % njoined] = rt_ring_begun();
 	taken = n;
 	by_step = later;
 	if (!later && !(*n > 0))
 		rt_fail(RT_NUMERIC, "R304",
 			"no label counts in the update after step %lld: all of them are the ignored index",
 			(long long)rt_step);
+}
+
+int64_t rt_flow_sums(void) { return begun[rt_update_step % njoined]; }
+
+void pd_sums_wait(void)
+{
+	if (rt_program->world > 1 && !rt_alone)
+		rt_wait_sum(rt_flow_sums());
 }
 
 double rt_flow_count(void) { return *taken; }
@@ -108,6 +119,7 @@ static void setup(const pd_program *p)
 	all = rt_alloc((size_t)p->world * block_reports() * sizeof *all);
 	njoined = p->flow + 2;
 	joined = taken = rt_alloc((size_t)njoined * sizeof *joined);
+	begun = rt_alloc((size_t)njoined * sizeof *begun);
 	rt_update = 0;
 }
 

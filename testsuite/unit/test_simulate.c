@@ -372,6 +372,56 @@ static void test_replicas(void **state)
 	arena_free(c.a);
 }
 
+/* Two replicas that are not flushed: forward 1, backward 2, update 1. What an update takes in the steady state, and all steps shown. */
+static void flowing(ScheduleSpec spec, int micro, int sums, int64_t bytes, double each, double step)
+{
+	static const int two[] = { 2 }, both[] = { 0, 1 };
+	SimJoin join[2];
+	Case c = { 0 };
+
+	for (int i = 0; i < sums; i++)
+		join[i] = (SimJoin){ .kind = SIM_RING,
+			.bytes = bytes,
+			.n = 2,
+			.rank = both,
+			.bucket = sums > 1,
+			.when = ACT_B,
+			.ready = i ? 1 : 0.25 };
+	chain(&c, 1, two, micro);
+	on_cluster(&c, 2, (Link){ .bandwidth = 2, .latency = 0.5 }, FREE);
+	times(&c, ones, twos, 0);
+	c.model.time[0][ACT_UPDATE] = c.model.time[1][ACT_UPDATE] = 1;
+	c.model.join = join;
+	c.model.njoin = sums;
+	c.sched.spec = spec;
+	(spec.kind == SCHEDULE_PIPE_SGD ? schedule_pipe_sgd : schedule_pipedream)(&c.sched, NULL);
+	play(&c);
+	near(c.sim.each, each);
+	if (step > 0)
+		near(c.sim.step, step);
+	near(c.sim.busy[0], c.sim.busy[1]);
+	arena_free(c.a);
+}
+
+static void test_flowing(void **state)
+{
+	const ScheduleSpec two_late = { .kind = SCHEDULE_PIPE_SGD, .n = 2 },
+			   three_late = { .kind = SCHEDULE_PIPE_SGD, .n = 3 };
+	const ScheduleSpec pipedream = { .kind = SCHEDULE_PIPEDREAM };
+
+	(void)state;
+	/* a round is two minibatches; its sum of 2.5 behind the backward, or two of 1.5 from 0.5 of the backward on */
+	flowing(pipedream, 1, 1, 4, (3 + 2.5 + 1) / 2, 0);
+	flowing(pipedream, 1, 2, 2, (3 + 1.5 + 1) / 2, 0);
+	flowing(pipedream, 1, 2, 8, (1.5 + 2 * 4.5 + 1) / 2, 0);
+	/* Pipe-SGD: the longer of both, where a sum begins the links are free; behind the last step what is left of its sums */
+	flowing(two_late, 2, 1, 4, 4, 3 + 3 + 1 + 3 + 1 + 3 + 2.5 + 1);
+	flowing(two_late, 2, 2, 2, 4, 3 + 3 + 1 + 3 + 1 + 3 + 1.5 + 1);
+	flowing(two_late, 2, 1, 16, 8.5, 0);
+	flowing(two_late, 2, 2, 8, 9, 0);
+	flowing(three_late, 2, 1, 16, 8.5, 0);
+}
+
 /* Two devices of a host send to two of another: one after the other over the network, at once within a host. */
 static void test_contention(void **state)
 {
@@ -603,6 +653,7 @@ int main(void)
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_entry_sent),
 		cmocka_unit_test(test_replicas),
+		cmocka_unit_test(test_flowing),
 		cmocka_unit_test(test_contention),
 		cmocka_unit_test(test_deadlock),
 		cmocka_unit_test(test_sums_share),
