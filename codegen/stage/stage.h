@@ -102,11 +102,12 @@ void write_forward(StageCx *x, Cw *w);
 void write_backward(StageCx *x, Cw *w);
 void write_weight_part(StageCx *x, Cw *w); /* if there is one */
 void write_sync(StageCx *x, Cw *w);
+void write_absent(StageCx *x, Cw *w);           /* where the last round of a flow may have no minibatch for a replica */
 bool sums_by(const StageCx *x, const char *by); /* an algorithm of AllReduce */
 const char *hosts_text(const StageCx *x);
 bool late_buckets(const StageCx *x);                          /* some sums begin in the last backward alone */
 bool has_buckets(const StageCx *x);                           /* sums begin during the last backward */
-void write_buckets(StageCx *x, Cw *w, const Node *n);         /* those behind node n */
+void write_buckets(StageCx *x, Cw *w, const Node *n);         /* those behind node n; NULL: all, of no microbatch */
 const char *rows_name(const StageCx *x, const Node *gatherv); /* a table may be looked up in several places */
 void declare_rows(StageCx *x, Cw *w);                         /* what AllGatherv works with: variables, their making */
 void open_memory(StageCx *x, Cw *w);
@@ -170,7 +171,6 @@ void write_struct_copy(const StageCx *x, Cw *w, const char *to, const char *from
 void write_version(StageCx *x, Cw *w, const char *version);
 void write_next(StageCx *x, Cw *w);
 void write_settle(StageCx *x, Cw *w);
-void write_absent(StageCx *x, Cw *w);
 int late(const StageCx *x); /* steps between a gradient and its update: copies of the gradients, less one */
 bool has_copies(const StageCx *x);
 void write_copy(const StageCx *x, Cw *w, const char *step);

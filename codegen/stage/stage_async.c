@@ -165,33 +165,6 @@ void write_settle(StageCx *x, Cw *w)
 	cw_end(w);
 }
 
-/* ---- rounds ---- */
-
-/* The flow ended within a round: this replica has no microbatch in it, so gradients and rows of zero. */
-void write_absent(StageCx *x, Cw *w)
-{
-	const Graph *g = x->s->update;
-
-	if (!round_robin(x) || x->s->replicas == 1)
-		return;
-	cw_blank(w);
-	cw_func(w, "void absent(int copy)");
-	cw_line(w, "(void)copy;");
-	if (x->layout[REGION_GRADS].n && x->b->t->loop.reproducible) {
-		cw_line(w, "pd_tree_leaf(tree, replica);");
-		cw_line(w, "pd_tree_done(tree, replica);");
-	} else if (x->layout[REGION_GRADS].n) {
-		cw_line(w, "%s(G, 0, sizeof *G);", fill_name(x));
-	}
-	begin_owned(x, w);
-	push_owned(x, w, NULL);
-	for (const Node *n = g->first; n; n = n->next)
-		if (n->op == OP_Stack)
-			cw_line(w, "%s(R[copy].%s, 0, sizeof R[copy].%s);", fill_name(x), member_text(x, n->out[0]),
-				member_text(x, n->out[0]));
-	cw_end(w);
-}
-
 /* ---- Pipe-SGD: gradients of several steps ---- */
 
 int late(const StageCx *x) { return flows(x) ? x->b->m->schedule->late : 0; }

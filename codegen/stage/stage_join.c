@@ -129,7 +129,15 @@ static int64_t bucket_floats(const Node *sum)
 	return (end - first->offset) / 4;
 }
 
-/* Sums of buckets whose last gradient node n makes begin behind the last backward's n. */
+static const char *sum_text(StageCx *x, const Node *k)
+{
+	return attr_int(k, "parts")
+	               ? arena_printf(x->b->a, "pd_scatter_start(%s, (float *)G, %s);", group_text(x), parts_args(x, k))
+	               : arena_printf(x->b->a, "pd_allreduce_start(%s, (float *)G + %" PRId64 ", %" PRId64 ", %s);",
+				 group_text(x), k->in[0]->offset / 4, bucket_floats(k), how_text(x, k));
+}
+
+/* Sums of buckets whose last gradient node n makes begin behind the last backward's n; NULL: all, where there is none. */
 void write_buckets(StageCx *x, Cw *w, const Node *n)
 {
 	if (!x->behind.arena) {
@@ -140,7 +148,7 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 	}
 	for (size_t i = 0; i < x->behind.n; i++) {
 		const Node *k = x->behind.slot[i].key;
-		if (x->behind.slot[i].val != n)
+		if (attr_int(k, "bucket") < 0 || (n && x->behind.slot[i].val != n))
 			continue;
 		const Value *first = k->in[0], *last = k->in[k->nin - 1];
 		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name,
@@ -154,13 +162,7 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 		}
 		if (leaf_added(x))
 			cw_line(w, "if (done + 1 == of_step)");
-		if (attr_int(k, "parts"))
-			cw_line(w, "%spd_scatter_start(%s, (float *)G, %s);", leaf_added(x) ? "\t" : "", group_text(x),
-				parts_args(x, k));
-		else
-			cw_line(w, "%spd_allreduce_start(%s, (float *)G + %" PRId64 ", %" PRId64 ", %s);",
-				leaf_added(x) ? "\t" : "", group_text(x), first->offset / 4, bucket_floats(k),
-				how_text(x, k));
+		cw_line(w, "%s%s", leaf_added(x) ? "\t" : "", sum_text(x, k));
 	}
 }
 
@@ -240,7 +242,7 @@ void write_sync(StageCx *x, Cw *w)
 	if (has_copies(x))
 		write_copy(x, &in, use(x, NAME_COPY));
 	write_pushes(x, &in);
-	if (has_buckets(x))
+	if (has_buckets(x) && !late(x))
 		cw_line(&in, "pd_allreduce_wait();");
 	if (x->layout[REGION_GRADS].n && reproducible(x) && pulls(x->s))
 		cw_line(&in, "G = (void *)pd_tree_join(tree, %s, %s);", group_text(x), kept_floats(x));
@@ -283,6 +285,32 @@ void write_sync(StageCx *x, Cw *w)
 			late(x) ? "true" : "false");
 	write_function(
 		x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, FUNCTION_COPY);
+}
+
+/* The flow ended within a round: this replica has no microbatch in it, so gradients and rows of zero. */
+void write_absent(StageCx *x, Cw *w)
+{
+	const Graph *g = x->s->update;
+
+	if (!round_robin(x) || x->s->replicas == 1)
+		return;
+	cw_blank(w);
+	cw_func(w, "void absent(int copy)");
+	cw_line(w, "(void)copy;");
+	if (x->layout[REGION_GRADS].n && x->b->t->loop.reproducible) {
+		cw_line(w, "pd_tree_leaf(tree, replica);");
+		cw_line(w, "pd_tree_done(tree, replica);");
+	} else if (x->layout[REGION_GRADS].n) {
+		cw_line(w, "%s(G, 0, sizeof *G);", fill_name(x));
+	}
+	write_buckets(x, w, NULL);
+	begin_owned(x, w);
+	push_owned(x, w, NULL);
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Stack)
+			cw_line(w, "%s(R[copy].%s, 0, sizeof R[copy].%s);", fill_name(x), member_text(x, n->out[0]),
+				member_text(x, n->out[0]));
+	cw_end(w);
 }
 
 const char *share_head(const Build *b, const Stage *s, const Node *n)

@@ -9,9 +9,9 @@
  *
  * Buckets. Gradients are taken in the order in which the backward makes them; a bucket is closed once it has --bucket bytes
  * (auto: as the timing model of sumcost.h says that all sums end first, one where nothing is gained), and its sum begins
- * behind the node that makes its last gradient, in the device's last backward of the step (bucket_node). So sums go on
- * while the rest of the backward is computed. Without bucket (-1) there is one sum, in SYNC: asynchronous schedules, whose
- * sums overlap whole steps; --reproducible, whose sums are trees; f64.
+ * behind the node that makes its last gradient, in the device's last backward in front of a SYNC (bucket_node): of a step,
+ * where nothing is flushed of each round of minibatches. So sums go on while the rest of the backward is computed. Without
+ * bucket (-1) there is one sum, in SYNC: --reproducible, whose sums are trees; f64; what replicas own (owners.c).
  * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
 #include <stdlib.h>
 #include <string.h>
@@ -202,7 +202,7 @@ static bool join_buckets(
 	double bytes = 0;
 	int held = 0, bucket = 0;
 
-	if (!cx->train || !rule.early || m->schedule->async ||
+	if (!cx->train || !rule.early ||
 		!sums_in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
 		return false;
 	const Speed on = cx->cluster ? device_speed(cx->cluster, s->device[0]) : (Speed){ 0 };
@@ -281,14 +281,15 @@ static bool join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 	const SumModel model =
 		cx->cluster ? sum_model(cx->scratch, cx->cluster, s->device, s->replicas) : (SumModel){ .n = 0 };
 	const SumModel *known = cx->cluster ? &model : NULL;
-	if (what == OP_Accumulate && join_buckets(&b, m, s, in, n, known, cx))
+	const bool owned = what == OP_Accumulate && stage_servers(m, cx->train);
+	if (what == OP_Accumulate && !owned && join_buckets(&b, m, s, in, n, known, cx))
 		return true;
 	Node *sum = add_sum(&b, in, n, over, cx->train);
 	if (what == OP_Accumulate) {
 		choose(sum, s, known, cx);
 		zero_scatter(sum, m, s, cx->train);
 	}
-	return what != OP_Accumulate || !stage_servers(m, cx->train) || choose_owners(sum, s, cx);
+	return !owned || choose_owners(sum, s, cx);
 }
 
 /* What packing takes away from each gradient is kept for the next step (error feedback). */

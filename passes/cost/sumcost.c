@@ -294,10 +294,12 @@ SumRule sum_rule(const Training *t)
 {
 	if (!t)
 		return (SumRule){ .by = SUM_KINDS, .early = true };
+	/* Pipe-SGD's sums have whole steps: several are made no sooner than one (equations 5 and 6), so they are asked for. */
+	const bool beside = t->plan.pipe_sgd > 1;
 	return (SumRule){ .by = sum_asked(t->comm.allreduce),
 		.plain = t->loop.reproducible || t->target.f64,
 		.bucket = (double)t->comm.bucket,
-		.early = !t->loop.reproducible && !t->target.f64,
+		.early = !t->loop.reproducible && !t->target.f64 && (!beside || t->comm.bucket > 0),
 		.codec = t->comm.compress.codec ? setting_word(SET_OF_Codec, (int)t->comm.compress.codec) : NULL,
 		.block = t->comm.compress.block,
 		.packed_if = t->comm.compress.if_faster };

@@ -30,7 +30,7 @@ typedef struct SumRule {
 	SumBy by;          /* SUM_KINDS: what is predicted to be fastest */
 	bool plain;        /* nobody chooses: trees of --reproducible and sums of f64, taken for rings */
 	double bucket;     /* least bytes of a bucket; 0: as predicted */
-	bool early;        /* sums may begin during the last backward */
+	bool early;        /* sums begin during the last backward */
 	const char *codec; /* NULL: messages are not packed */
 	int64_t block;
 	bool packed_if; /* only where that is predicted to be faster */

@@ -37,7 +37,6 @@ void sums_start(PlanModel *p, const Training *t)
 
 	p->rule = sum_rule(t);
 	p->blocks = t && t->loop.reproducible;
-	p->rule.early &= !schedule_async(t);
 	*x = (struct SumCache){ .a = p->a,
 		.alike = true,
 		.number = NEWN(p->a, int, hosts),

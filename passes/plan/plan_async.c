@@ -63,21 +63,34 @@ bool trial_refused(const PlanModel *p, const Trial *t, const int *stage)
 	return schedule_is_async(p->schedule) && (weight_apart(p, stage) || last_without_backward(p, t, stage));
 }
 
+/* When a device's sums are made at least, once it has `work` seconds to compute, the last `bwd` of them the backward in which those
+ * of buckets begin. */
+static double sums_made(const StageSums *sums, double work, double bwd)
+{
+	double end = sums->buckets ? 0 : work;
+
+	for (int q = 0; q < sums->n; q++)
+		end = fmax(end, work - (sums->buckets ? (1 - sums->sum[q].join.ready) * bwd : 0)) + sums->sum[q].least;
+	return fmax(end, work);
+}
+
 double trial_steady(const PlanModel *p, const Trial *t, const TrialStage *s, const int *stage)
 {
 	const bool beside = schedule_row(p->schedule)->flow & FLOW_BESIDE;
 	double least = 0;
 
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
-		const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, false);
+		const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
 		const double steps = trial_each(p) ? t->replicas[i] : 1, share = (double)trial_share(p, t, i);
 		double sum = 0;
 		for (int q = 0; q < sums->n; q++)
 			sum += sums->sum[q].least;
 		for (int k = r; k < r + t->replicas[i]; k++) {
 			const int c = p->class_of[t->device[k]];
-			const double work = share * (s[i].fwd[c] + s[i].bwd[c]) + s[i].update[c];
-			least = fmax(least, (beside ? fmax(work, sum) : work + sum) / steps);
+			const double work = share * (s[i].fwd[c] + s[i].bwd[c]), update = s[i].update[c];
+			const double made =
+				beside ? fmax(work + update, sum) : sums_made(sums, work, s[i].bwd[c]) + update;
+			least = fmax(least, made / steps);
 		}
 	}
 	return least;

@@ -376,7 +376,7 @@ static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge,
 static void sim_sums(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
 {
 	const ActKind when = schedule_has(x->s, ACT_W) ? ACT_W : ACT_B;
-	const bool early = !x->s->async && sums_in_order(a, x->s, when);
+	const bool early = sums_in_order(a, x->s, when);
 
 	for (int i = 0; i < 2 * t->n; i++) {
 		const int s = i < t->n ? t->n - 1 - i : i - t->n;

@@ -483,7 +483,7 @@ const Opt opt_table[] = {
 		FLAG, TR(comm.no_opau), 0, 0, 0, 0 },
 	{ "Communication", "allreduce", "A", "AllReduce over replicas; @", CALL, 0, o_allreduce, 0, 0, 0 },
 	{ "Communication", "dense", "PATTERN", "tables whose gradients are summed whole, though a step touches few of their rows", TEXT, TR(comm.dense), 0, 0, 0, 0 },
-	{ "Communication", "bucket", "BYTES", "AllReduce of gradients begins during the backward, in buckets of so many bytes (1MiB); auto; none: one AllReduce behind it", CALL, 0,
+	{ "Communication", "bucket", "BYTES", "AllReduce of gradients begins during the backward, in buckets of so many bytes (1MiB); auto; none: one AllReduce behind it, as auto with --pipe-sgd", CALL, 0,
 		o_bucket, 0, 0, 0 },
 	{ "Communication", "grad-comm", "G", "@", CALL, 0, o_grad_comm, 0, 0, 0 },
 	{ "Communication", "compress", "C", "gradients between replicas: @; q8:block=128; auto:q8: only where that is predicted, and measured in the first steps, to be faster; q8,ef: with error feedback", CALL, 0, o_compress, 0, 0, 0 },

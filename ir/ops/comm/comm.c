@@ -7,7 +7,7 @@
  *     AllGather(@a, @b, ...) {parts}          of each parameter every replica has updated its part (part_of); now all have all
  *     AllGatherv(%ids, %rows)                 rows of all replicas (from Stack), each id once: the sum over the microbatches
  * by: the algorithm, auto, ring, doubling, halving, pairwise, hosts (runtime/comm/rounds.c) or vendor.
- * bucket: the sum begins in the last backward of a step, behind the node that makes its last operand, as the how manieth of
+ * bucket: the sum begins in the last backward in front of a SYNC, behind the node that makes its last operand, as the how manieth of
  * the stage; -1: in SYNC.
  * owner: which replica has the sum of each operand, updates with it and sends the parameter to the others (passes/comm/owners.c).
  * parts: the sum is a ReduceScatter over so many replicas: each has the sum of its part of every operand, and of the others nothing
