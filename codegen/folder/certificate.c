@@ -168,7 +168,7 @@ static void walk(Listing *l, int k)
 	}
 }
 
-/* The place from which on a bucket's gradients are sent (AllReduce {each}); NULL: behind the end of graph k. */
+/* The place from which on a bucket's gradients are sent; NULL: behind the end of graph k. */
 static Moment begin_of(const Listing *l, int k, const Node *sum)
 {
 	Moment at = { k, 1 };
@@ -264,22 +264,22 @@ static void write_values(Listing *l, Buf *out)
 	buf_puts(out, "]\n");
 }
 
-/* Sums that begin in every backward, or W: behind which node, of which values. */
+/* Sums that begin in the last backward, or W, in front of a SYNC: behind which node, of which values, and whether they do in every one. */
 static void write_buckets(Listing *l, Buf *out)
 {
 	const char *comma = "";
 	int k = 0;
 
-	while (l->graph[k] != (l->s->weight ? l->s->weight : l->s->backward))
+	while (k + 1 < l->ngraph && l->graph[k] != (l->s->weight ? l->s->weight : l->s->backward))
 		k++;
 	buf_puts(out, "  \"buckets\": [");
 	for (const Node *n = l->s->update->first; n; n = n->next) {
-		if (n->op != OP_AllReduce || !attr_int(n, "each"))
+		if (n->op != OP_AllReduce || attr_int(n, "bucket") < 0)
 			continue;
 		buf_printf(out, "%s[\"%s\", [", comma, moment_text(l, begin_of(l, k, n)));
 		for (int i = 0; i < n->nin; i++)
 			buf_printf(out, "%s%d", i ? ", " : "", number_of(l, n->in[i]->def->in[0]));
-		buf_puts(out, "]]");
+		buf_puts(out, attr_int(n, "each") ? "], true]" : "], false]");
 		comma = ", ";
 	}
 	buf_puts(out, "],\n");
@@ -350,8 +350,7 @@ static void write_stage(const Build *b, Buf *out, const Stage *s)
 	for (int k = 0; k < l.ngraph; k++)
 		write_nodes(&l, out, k);
 	buf_puts(out, "  },\n");
-	if (sums_each(s))
-		write_buckets(&l, out);
+	write_buckets(&l, out);
 	write_values(&l, out);
 	buf_puts(out, " }");
 }

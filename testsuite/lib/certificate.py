@@ -220,17 +220,21 @@ class Proof:
             due = int(m[3]) * (math.prod(dims[1:]) * width + 8) if m[3] else math.prod(dims) * width
             need(n == due, f'stage {s["stage"]}: %{name} is {text}, {due} bytes, not {n}')
             of = by_name.get(name.split(':')[0] if region == 'state' else name[2:] if region == 'grads' else '')
-            parts = s['replicas'] if region == 'state' or s.get('buckets') else 1
+            parts = s['replicas'] if region == 'state' or any(each for *_, each in s['buckets']) else 1
             need(not of or n * parts >= of[3], f'stage {s["stage"]}: %{name} has {n} bytes, its parameter {of and of[3]}')
             end = max(end, at + n) if region == 'params' else end
         more = s['regions']['params'][1] - (end + 63) // 64 * 64
         need(more == max(0, s['versions_kept'] - 1) * s['version_bytes'], f'stage {s["stage"]}: {more} bytes for further versions')
     def buckets(self, s, last, place, root):
-        """Behind its begin nothing touches what a bucket sums; its gradients are needed until the next begins."""
-        said = [((place[m[1]], int(m[2])), of) for m, of in ((MOMENT.match(at), of) for at, of in s.get('buckets', []))]
-        for at, i in ((at, i) for at, of in said for i in of):
+        """Behind its begin nothing touches what a bucket sums; where that is in every backward its gradients are needed until the next begins.
+        Each gradient is in one bucket."""
+        said = [((place[m[1]], int(m[2])), of, each) for m, of, each in ((MOMENT.match(at), of, each) for at, of, each in s['buckets'])]
+        summed = [i for _, of, _ in said for i in of]
+        need(len(set(summed)) == len(summed), f'stage {s["stage"]}: a gradient is summed twice')
+        for at, i in ((at, i) for at, of, _ in said for i in of):
             touched = max(last[j] for j in last if root(j) == root(i) and last[j][0] == at[0])
             need(touched <= at, f'stage {s["stage"]}: %{s["values"][i][0]} is touched at {touched}, its bucket begins at {at}')
+        said = [(at, of) for at, of, each in said if each]
         for n, (at, of) in enumerate(said):
             last.update({i: said[n + 1][0] if n + 1 < len(said) else (at[0], len(s['nodes']['FBWU'[at[0]]]) + 1) for i in of})
     def intervals(self, s, values, first, last, place):
