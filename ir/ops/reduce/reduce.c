@@ -284,7 +284,7 @@ static void gpu_holes(const Node *n, Holes *h, const Nest *s, bool cols)
 	hole_int(h, "KEPT_COUNT", kept_count);
 	hole_int(h, "GONE_COUNT", gone_count);
 	const bool few = gone_count >= 256 && kept_count < 65536, tall = few && cols && kept_count >= 8;
-	const int64_t across = (kept_count + 31) / 32, most = gone_count / LEAST, want = BLOCKS / across;
+	const int64_t across = (kept_count + 31) / 32, most = gone_count / LEAST, want = across ? BLOCKS / across : 0;
 	hole_int(h, "TALL", tall);
 	hole_int(h, "ACROSS", across);
 	const int64_t shares = want < 1 ? 1 : want < most ? want : most;

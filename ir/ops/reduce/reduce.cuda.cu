@@ -6,6 +6,7 @@
 /* Neighbours in memory belong to neighbours of y; a block of 8 warps takes 32 of these and a share of what is reduced,
  * and a second kernel joins the shares. */
 #endif
+#if KEPT_COUNT > 0
 namespace device::NAME {
 #if TALL
 static __global__ void run(T *part, const T *a)
@@ -94,10 +95,14 @@ static __global__ void run(T *y, const T *a)
 }
 #endif
 }
+#endif
 
 PD_HOST void NAME(T *y, const T *a)
 {
-#if TALL
+#if KEPT_COUNT == 0
+	(void)y;
+	(void)a;
+#elif TALL
 	T *part = (T *)pd_room(ROOM);
 
 	PD_LAUNCH(device::NAME::run, ACROSS * SHARES, 256, 0, part, a);
