@@ -110,3 +110,22 @@ int64_t part_held(int64_t n, int64_t part, int r)
 
 /* The operand of an update that is the gradient: SquareSum(@w, g), SGD(@w, g, n), Adam(@w, @m, @v, g, n). */
 int gradient_operand(const Node *update) { return update->op == OP_SquareSum ? 1 : update->nin - 2; }
+
+const Value *copy_beside(const Node *update)
+{
+	const Value *w = update->in[0], *copy = NULL;
+
+	if (!op_attr(update->op, "part") || attr_int(update, "part"))
+		return NULL;
+	for (int i = 0; i < w->nuses; i++) {
+		const Node *n = w->uses[i].node;
+		if (n != update && n->phase == PHASE_UPDATE && n->op != OP_SquareSum)
+			return NULL;
+		if (!cast_once(n) || n->stage != update->stage)
+			continue;
+		if (copy)
+			return NULL;
+		copy = n->out[0];
+	}
+	return copy;
+}

@@ -14,6 +14,8 @@ const Value *gradient_of(const Value *sum);
 int64_t part_of_sum(const Value *sum);
 /* Which operand of an update node is the gradient. */
 int gradient_operand(const Node *update);
+/* The copy in 16 bits (Cast {once}) of the weight that this node alone updates, and all of it; NULL: none, or several. */
+const Value *copy_beside(const Node *update);
 /* Of n elements, how many each of R replicas has (--zero): the last ones have fewer, or none. Whole cache lines. */
 int64_t part_of(int64_t n, int replicas);
 /* How many of them replica r has. */

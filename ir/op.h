@@ -65,7 +65,8 @@ void hole_name(Holes *h, const char *fmt, ...) __attribute__((format(printf, 2, 
  * literals (ew_literal) are left out there, and variadic ops list theirs. So only constants that some statement
  * names need memory. CUDA_CALL is the same for GPUs alone; DIRECT_CALL for CPUs alone, and no template is filled.
  * CUDA_FILE, for GPUs, takes the place of `file`. MANY, a pattern too, says that nodes may go into one launch: each is a row of
- * a table of pd_many, `$rows` in the statement, and those whose statements are the same otherwise go together.
+ * a table of pd_many, `$rows` in the statement, and those whose statements are the same otherwise go together. $copy,
+ * in a row of an update, is the copy of its weight in 16 bits (ir/analysis.h: copy_beside).
  * SHARED_NAME is what a kernel for CPUs is called that does for all sizes, MANY_NAME one of rows. A node has an object where its statement
  * names $o. */
 typedef struct Kernel {

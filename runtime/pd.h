@@ -701,7 +701,7 @@ void pd_add(float *sum, const float *one, int64_t n);
  * besides (gpu.h: pd_pack). */
 typedef struct pd_many {
 	int64_t n;
-	const void *at[5];
+	const void *at[6];
 	int of[2];
 } pd_many;
 void pd_set(float *to, double v);

@@ -126,9 +126,10 @@ void write_gather(StageCx *x, Cw *w, const Node *n);
 void write_kernel_node(StageCx *x, Cw *w, const Node *n);
 /* Whether nothing but its call stands for an update, so that it may go with others. */
 bool update_alone(const StageCx *x, const Node *n);
-/* The updates from n on, before `end`, that one call does; the last of them. */
+/* Updates from n on, before `end`, by a call for those whose calls are the same; the last of them. */
 const Node *write_updates(StageCx *x, Cw *w, const Node *n, const Node *end);
-void write_rounding(StageCx *x, Cw *w); /* weights in 16 bits: round_weights */
+void write_rounding(StageCx *x, Cw *w);    /* weights in 16 bits: round_weights */
+void write_copies_left(StageCx *x, Cw *w); /* behind an update: of those weights whose copies it has not written */
 
 /* ---- pieces of stage_body.c ---- */
 bool reproducible(const StageCx *x);

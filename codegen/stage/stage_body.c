@@ -424,8 +424,7 @@ void write_update(StageCx *x, Cw *w)
 		in = function_body(x, &body);
 	}
 	write_nodes(x, &in, n, NULL);
-	if (rounds(x->s))
-		cw_line(&in, "round_weights();");
+	write_copies_left(x, &in);
 	send_owned(x, &in);
 	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body,
 		FUNCTION_COPY);

@@ -52,16 +52,40 @@ static void write_kernel_nodes(StageCx *x, Cw *w, int n, const Node *const *node
 
 void write_kernel_node(StageCx *x, Cw *w, const Node *n) { write_kernel_nodes(x, w, 1, &n); }
 
+/* Each of the nodes, in any order: by a call for those whose calls are the same. */
+static void write_alike(StageCx *x, Cw *w, int n, const Node **node)
+{
+	const Place here = place_here(x);
+	const Node **row = NEWN(x->b->a, const Node *, n);
+
+	for (int i = 0; i < n; i++) {
+		int rows = 0;
+		for (int k = i; node[i] && k < n; k++)
+			if (node[k] && (k == i || same_call(&x->kernels, node[i], node[k], &here))) {
+				row[rows++] = node[k];
+				node[k] = k > i ? NULL : node[k];
+			}
+		if (rows)
+			write_kernel_nodes(x, w, rows, row);
+	}
+}
+
+/* All that stand side by side and are rows of tables, or one: no two rows are of one parameter. */
 const Node *write_updates(StageCx *x, Cw *w, const Node *n, const Node *end)
 {
 	const Place here = place_here(x);
-	const Node **node = NULL;
+	const Node **node = NULL, *last = n;
 	int count = 0, cap = 0;
 
-	for (const Node *k = n; k != end && (k == n || same_call(&x->kernels, n, k, &here)); k = k->next)
-		PUSH(x->b->a, node, count, cap) = k;
-	write_kernel_nodes(x, w, count, node);
-	return node[count - 1];
+	for (const Node *k = n; k != end && update_alone(x, k); k = k->next) {
+		const bool row = same_call(&x->kernels, k, k, &here);
+		if (row || k == n)
+			PUSH(x->b->a, node, count, cap) = last = k;
+		if (!row)
+			break;
+	}
+	write_alike(x, w, count, node);
+	return last;
 }
 
 bool update_alone(const StageCx *x, const Node *n)
@@ -70,39 +94,55 @@ bool update_alone(const StageCx *x, const Node *n)
 	       n->phase == PHASE_UPDATE && owner_of_update(x->s, n) < 0;
 }
 
-/* The copies of weights, which are made in any order: by a call for each kernel that takes several. */
-static void write_copies(StageCx *x, Cw *w)
+/* Does the update write the copy that is made here? */
+static bool written_beside(StageCx *x, const Node *copy)
 {
-	const Place here = place_here(x);
-	const Node **copy = NULL, **row = NULL;
-	int n = 0, cap = 0, rows = 0, caprows = 0;
-
-	for (const Node *k = x->s->forward->first; k; k = k->next)
-		if (cast_once(k))
-			PUSH(x->b->a, copy, n, cap) = k;
-	for (int i = 0; i < n; i++) {
-		if (!copy[i])
-			continue;
-		rows = 0;
-		for (int k = i; k < n; k++)
-			if (copy[k] && (k == i || same_call(&x->kernels, copy[i], copy[k], &here))) {
-				PUSH(x->b->a, row, rows, caprows) = copy[k];
-				copy[k] = k > i ? NULL : copy[k];
-			}
-		write_kernel_nodes(x, w, rows, row);
+	for (int i = 0; i < copy->in[0]->nuses; i++) {
+		const Node *n = copy->in[0]->uses[i].node;
+		if (n->graph == x->s->update && updates(n) && n->in[0] == copy->in[0] && writes_copy(&x->kernels, n))
+			return true;
 	}
+	return false;
 }
 
-/* Weights in 16 bits: made before the first forward of all, and behind every update. */
+/* The nodes that make copies of weights; left: those that updates do not write. */
+static int list_copies(StageCx *x, bool left, const Node ***list)
+{
+	int n = 0, cap = 0;
+
+	*list = NULL;
+	for (const Node *k = x->s->forward->first; k; k = k->next)
+		if (cast_once(k) && !(left && written_beside(x, k)))
+			PUSH(x->b->a, *list, n, cap) = k;
+	return n;
+}
+
+/* Weights in 16 bits: made before the first forward of all, and by every update or behind it. */
 void write_rounding(StageCx *x, Cw *w)
 {
+	const Node **copy;
+
 	if (!rounds(x->s))
 		return;
 	cw_blank(w);
 	cw_stmt(w, "the copies of weights are there", "static bool rounded;");
 	cw_blank(w);
 	cw_func(w, "static void round_weights(void)");
-	write_copies(x, w);
+	const int n = list_copies(x, false, &copy);
+	write_alike(x, w, n, copy);
 	cw_line(w, "rounded = true;");
 	cw_end(w);
+}
+
+void write_copies_left(StageCx *x, Cw *w)
+{
+	const Node **copy, **all;
+
+	if (!rounds(x->s))
+		return;
+	const int n = list_copies(x, true, &copy);
+	if (n == list_copies(x, false, &all))
+		cw_line(w, "round_weights();");
+	else
+		write_alike(x, w, n, copy);
 }

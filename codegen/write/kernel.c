@@ -4,6 +4,7 @@
 #include <string.h>
 #include "fold.h"
 #include "kernel.h"
+#include "ir/analysis.h"
 
 void kernels_init(Kernels *k, Arena *a, Diag *d, bool cuda)
 {
@@ -323,6 +324,8 @@ static const char *dollar(const NodeKernel *nk, const Node *n, const char *s, co
 		return nk->name;
 	if (len == 4 && !strncmp(s, "rows", len))
 		return "rows, (int)(sizeof rows / sizeof *rows)";
+	if (len == 4 && !strncmp(s, "copy", len))
+		return operand(p, copy_beside(n));
 	if (len == 1 && *s == 'o')
 		return p->object(p->cx, n);
 	if (len == 7 && !strncmp(s, "scratch", len))
@@ -359,6 +362,13 @@ bool same_call(Kernels *k, const Node *a, const Node *b, const Place *p)
 
 	return x && y && x->row && y->row && x->name == y->name &&
 	       !strcmp(statement(k, x, a, x->call, p), statement(k, y, b, y->call, p));
+}
+
+bool writes_copy(Kernels *k, const Node *update)
+{
+	const NodeKernel *nk = kernel_of(k, update);
+
+	return nk && names_hole(nk->row, "copy");
 }
 
 void write_call(Kernels *k, Cw *w, int n, const Node *const *node, const char *const *comment, const Place *p)

@@ -54,6 +54,8 @@ const char *statement(Kernels *k, const NodeKernel *nk, const Node *n, const cha
 
 /* Whether two nodes may be rows of one table, where they stand side by side: what they are called with else is the same. */
 bool same_call(Kernels *k, const Node *a, const Node *b, const Place *p);
+/* Whether the update of a weight writes its copy in 16 bits too (ir/analysis.h: copy_beside). */
+bool writes_copy(Kernels *k, const Node *update);
 /* The call of a node's kernel, or of several whose calls are the same; a comment for each. */
 void write_call(Kernels *k, Cw *w, int n, const Node *const *node, const char *const *comment, const Place *p);
 

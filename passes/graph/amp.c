@@ -16,7 +16,7 @@
  *
  * The copies of weights are made at each use, and once per microbatch, where nothing is flushed or servers hold them: what
  * a microbatch meets is then known at its forward alone. Otherwise pass_copies, when all nodes have their stages, makes one
- * copy of each weight for the stage, which is made again behind the update (Cast {once}) and lies with the optimizer's
+ * copy of each weight for the stage, which the update makes again (Cast {once}) and which lies with the optimizer's
  * state, in place of one for each use, kept for every microbatch in flight; of filters of GPUs in the order that convolutions want
  * (Cast.layout, passes/graph/layout.c).
  *

@@ -208,6 +208,16 @@ void half_holes(Holes *h, DType t)
 	hole_text(h, "STORE", "%s%s", half ? "pd_to_" : "", half ? dtype_name(t) : "");
 }
 
+const char *copy_order(Arena *a, const Type *x, const Type *y)
+{
+	const bool turned = x->layout != y->layout;
+	const int64_t count = type_numel(x), c = turned ? x->dim[1] : 1, s = count ? count / x->dim[0] / c : 1;
+
+	if ((turned && (x->layout != LAYOUT_PLAIN || y->layout != LAYOUT_NHWC)) || c * s > INT32_MAX)
+		return NULL;
+	return turned && c > 1 && s > 1 ? arena_printf(a, ", .of = { %lld, %lld }", (long long)c, (long long)s) : "";
+}
+
 /* ---- names ---- */
 
 const char *dims_name(Arena *a, const Type *t)

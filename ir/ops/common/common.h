@@ -39,8 +39,10 @@ bool same_dtype(const Node *n, int from, Diag *d);
 bool norm_axis(const Node *n, Diag *d, const char *what, int64_t ax, int rank, int *out);
 /* The same for a list, which may not name an axis twice; seen[] (MAXRANK bools) says which are named. */
 bool norm_axes(const Node *n, Diag *d, const char *what, Ints axes, int rank, bool *seen);
-void set_out(Node *n, int i, Type t);         /* type of out[i], when that exists */
-void trim_outs(Node *n, int count);           /* a node that was made with more outputs has only these */
+void set_out(Node *n, int i, Type t); /* type of out[i], when that exists */
+void trim_outs(Node *n, int count);   /* a node that was made with more outputs has only these */
+/* GPUs: what a row of pd_many says of a weight x whose rounded copy y may lie channels last; NULL: it lies otherwise. */
+const char *copy_order(Arena *a, const Type *x, const Type *y);
 Cost cost_bytes(const Node *n, double flops); /* flops, and the bytes of all operands and outputs */
 
 /* ---- rules of division (shard.c; as OpDef.shard) ---- */

@@ -305,18 +305,15 @@ static const char *ew_body(
 static void once_holes(const Node *n, Holes *h)
 {
 	const Type *x = &n->in[0]->type, *y = &n->out[0]->type;
-	const bool turned = x->layout != y->layout;
-	const int64_t count = type_numel(x), c = turned ? x->dim[1] : 1, s = count ? count / x->dim[0] / c : 1;
+	const char *order = cast_once(n) ? copy_order(h->arena, x, y) : NULL;
 
-	if (!cast_once(n) || (turned && (x->layout != LAYOUT_PLAIN || y->layout != LAYOUT_NHWC)) || c * s > INT32_MAX)
+	if (!order)
 		return;
 	hole_text(h, "CUDA_FILE", "cast.cuda.cu");
 	hole_text(h, "CUDA_CALL", "$k($rows);");
-	hole_text(h, "MANY", "{ .n = $COUNTED, .at = { $=, $0 }%s }",
-		turned && c > 1 && s > 1 ? arena_printf(h->arena, ", .of = { %lld, %lld }", (long long)c, (long long)s)
-					 : "");
+	hole_text(h, "MANY", "{ .n = $COUNTED, .at = { $=, $0 }%s }", order);
 	hole_text(h, "MANY_NAME", "cast_%s_%s", dtype_name(x->dtype), dtype_name(y->dtype));
-	hole_int(h, "COUNTED", count);
+	hole_int(h, "COUNTED", type_numel(x));
 	hole_text(h, "TX", "%s", dtype_c(x->dtype));
 	hole_text(h, "TY", "%s", dtype_c(y->dtype));
 	hole_text(h, "LOAD", "%s%s", dtype_half(x->dtype) ? "pd_from_" : "",

@@ -18,6 +18,7 @@
  * RunningStat takes the rows of a Stack in order: r = momentum r + (1 - momentum) row, as ONNX has it (population
  * variance). */
 #include "../common/common.h"
+#include "ir/analysis.h"
 
 struct optim {
 	double lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay, ema;
@@ -123,18 +124,23 @@ static void part_call(const Node *n, Holes *h, int64_t part)
 		summed ? "" : at, n->nin - 1, (long long)part);
 }
 
-/* GPUs: all parameters by one launch; a row has weight, states and gradient. */
+/* GPUs: all parameters by one launch; a row has weight, states and gradient, and the copy of the weight in 16 bits. */
 static void row_call(const Node *n, Holes *h)
 {
-	const char *at = "$0";
+	const Value *copy = copy_beside(n);
+	const char *at = "$0", *order = copy ? copy_order(h->arena, &n->in[0]->type, &copy->type) : NULL;
 
 	for (int i = 1; i < n->nin - 1; i++)
 		at = arena_printf(h->arena, "%s, $%d", at, i);
 	hole_int(h, "STATES", n->nin - 3);
-	hole_text(h, "MANY", "{ .n = $N, .at = { %s } }", at);
-	hole_text(h, "MANY_NAME", "%s%s%s%s", op_name(n->op),
+	hole_int(h, "COPIED", order != NULL);
+	if (order)
+		half_holes(h, copy->type.dtype);
+	hole_text(h, "MANY", "{ .n = $N, .at = { %s%s }%s }", at, order ? ", $copy" : "", order ? order : "");
+	hole_text(h, "MANY_NAME", "%s%s%s%s%s%s", op_name(n->op),
 		((const struct optim *)n->attr)->weight_decay != 0 ? "_decay" : "",
-		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
+		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype), order ? "_" : "",
+		order ? dtype_name(copy->type.dtype) : "");
 	hole_text(h, "CUDA_CALL", "$k($rows, $%d);", n->nin - 1);
 }
 

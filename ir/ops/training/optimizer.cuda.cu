@@ -1,7 +1,8 @@
 /* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
- * late what depends on the step. A row is the parameter, its states and its gradient. */
+ * late what depends on the step. A row is the parameter, its states and its gradient, and its rounded copy where it has one:
+ * y[o][s][c] of w[o][c][s], a row says how many c and s there are (none: both lie alike). */
 namespace device::NAME {
-typedef pd_pack<STATES + 2> pack;
+typedef pd_pack<STATES + 2 + COPIED> pack;
 
 static __global__ void run(const pack p, const T *n, const double *late)
 {
@@ -20,6 +21,10 @@ static __global__ void run(const pack p, const T *n, const double *late)
 	T *const restrict e = (T *)p.at[row][STATES];
 #endif
 	const T *const restrict g = (const T *)p.at[row][STATES + 1];
+#if COPIED
+	TS *const restrict y = (TS *)p.at[row][STATES + 2];
+	const unsigned c = (unsigned)p.of[row][0], s = (unsigned)p.of[row][1], each = c * s;
+#endif
 	const double lr = late[0];
 #if ADAM && !ONNX
 	const T rate = (T)late[1], root = (T)late[2];
@@ -37,6 +42,11 @@ static __global__ void run(const pack p, const T *n, const double *late)
 	(void)lr;
 	for (int64_t i = from + threadIdx.x; i < end && i < from + pack::EACH; i += blockDim.x) {
 #include "optimizer.part.h"
+#if COPIED
+		const unsigned in = each ? (unsigned)(i % each) : 0;
+
+		y[each ? i - in + in % s * c + in / s : i] = STORE(w[i]);
+#endif
 	}
 }
 

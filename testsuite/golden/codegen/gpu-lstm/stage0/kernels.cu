@@ -264,7 +264,8 @@ PD_HOST void add_16(float *y, const float *a, const float *b)
 }
 
 /* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
- * late what depends on the step. A row is the parameter, its states and its gradient. */
+ * late what depends on the step. A row is the parameter, its states and its gradient, and its rounded copy where it has one:
+ * y[o][s][c] of w[o][c][s], a row says how many c and s there are (none: both lie alike). */
 namespace device::sgd {
 typedef pd_pack<2> pack; static __global__ void run(const pack p, const float *n, const double *late)
 {

@@ -219,7 +219,8 @@ PD_HOST void fused_mul_sum_8_4bbd5c7f(float *y, const float *x0, const float *x1
 }
 
 /* One step over all elements of many parameters, four to a thread. g is a sum over the global batch, n[0] what it is divided by,
- * late what depends on the step. A row is the parameter, its states and its gradient. */
+ * late what depends on the step. A row is the parameter, its states and its gradient, and its rounded copy where it has one:
+ * y[o][s][c] of w[o][c][s], a row says how many c and s there are (none: both lie alike). */
 namespace device::sgd {
 typedef pd_pack<2> pack; static __global__ void run(const pack p, const float *n, const double *late)
 {
