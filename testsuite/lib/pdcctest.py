@@ -35,7 +35,7 @@ def run(cmd, timeout=300, cwd=None, env=None):
     try:
         p = subprocess.run(cmd, cwd=cwd, env=e, timeout=timeout, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        return p.returncode, p.stdout.decode(errors='replace')
+        return p.returncode, p.stdout.decode(errors='replace').replace('\0', '')      # Open MPI 5 ends what it says of an abort with one
     except subprocess.TimeoutExpired as x:
         return 124, (x.stdout or b'').decode(errors='replace') + f'\n(timed out after {timeout} s)'
     finally:
