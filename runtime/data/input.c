@@ -59,6 +59,10 @@ static void find_file(source *s, const char *path, const char *in, const rt_inpu
 		if (exists(s->path))
 			return;
 	}
+	if (!*path)
+		rt_fail(RT_ERROR, "R201",
+			"input '%s': no file is named; say %s DIR, or give one to pdcc: --data %s=FILE", s->d->name,
+			s->eval ? "--eval-data" : "--data", s->d->name);
 	rt_fail(RT_ERROR, "R201", "input '%s': no file '%s' %s%s", s->d->name, path,
 		in ? "in " : "here or in the build folder; ",
 		in        ? in
