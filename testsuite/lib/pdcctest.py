@@ -1,5 +1,5 @@
 """What the suites share: find pdcc, emit and build a program, run it, read what it wrote."""
-import glob, atexit, functools, json, os, shutil, struct, subprocess, sys, tempfile, threading
+import glob, atexit, functools, json, os, re, shutil, struct, subprocess, sys, tempfile, threading
 import numpy as np
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -35,7 +35,8 @@ def run(cmd, timeout=300, cwd=None, env=None):
     try:
         p = subprocess.run(cmd, cwd=cwd, env=e, timeout=timeout, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        return p.returncode, p.stdout.decode(errors='replace').replace('\0', '')      # Open MPI 5 ends what it says of an abort with one
+        # Open MPI 5 ends what it says of an abort with a zero byte, in front of the next line
+        return p.returncode, re.sub(r'^\0+', '', p.stdout.decode(errors='replace'), flags=re.M)
     except subprocess.TimeoutExpired as x:
         return 124, (x.stdout or b'').decode(errors='replace') + f'\n(timed out after {timeout} s)'
     finally:
