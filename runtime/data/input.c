@@ -59,10 +59,6 @@ static void find_file(source *s, const char *path, const char *in, const rt_inpu
 		if (exists(s->path))
 			return;
 	}
-	if (!*path)
-		rt_fail(RT_ERROR, "R201",
-			"input '%s': no file is named; say %s DIR, or give one to pdcc: --data %s=FILE", s->d->name,
-			s->eval ? "--eval-data" : "--data", s->d->name);
 	rt_fail(RT_ERROR, "R201", "input '%s': no file '%s' %s%s", s->d->name, path,
 		in ? "in " : "here or in the build folder; ",
 		in        ? in
@@ -70,15 +66,16 @@ static void find_file(source *s, const char *path, const char *in, const rt_inpu
 			  : "say --data DIR");
 }
 
-/* In a folder, inputs that have no file in the plan are read from DIR/NAME.npy, .idx or .bin. */
-static const char *find_by_name(source *s, const char *in)
+/* In a folder, inputs that have no file in the plan are read from DIR/NAME.npy, .idx or .bin; a .bin is of the kind that the plan
+ * says, if it says one of numbers without a head. */
+static const char *find_by_name(source *s, const char *in, const char *kind)
 {
 	static const char *const kinds[] = { "npy", "idx", "raw" }, *const ends[] = { "npy", "idx", "bin" };
 
 	for (int i = 0; i < 3; i++) {
 		snprintf(s->path, sizeof s->path, "%s/%s.%s", in, s->d->name, ends[i]);
 		if (exists(s->path))
-			return kinds[i];
+			return i == 2 && !strncmp(kind, "tokens", 6) ? kind : kinds[i];
 	}
 	rt_fail(RT_ERROR, "R201", "input '%s': no file %s.npy, .idx or .bin in %s", s->d->name, s->d->name, in);
 }
@@ -157,10 +154,16 @@ static void open_source(source *s, const pd_program *p, const rt_input_options *
 	s->presence = !strcmp(kind, "presence");
 	if (s->presence)
 		return;
-	if (strcmp(kind, "synthetic")) {
-		find_file(s, path ? path : "", in, o);
+	if (path && *path) {
+		find_file(s, path, in, o);
 	} else if (in && !(s->eval && !o->eval)) {
-		kind = find_by_name(s, in);
+		kind = find_by_name(s, in, kind);
+	} else if (strcmp(kind, "synthetic")) {
+		const char *flag = s->eval ? "eval" : "data";
+
+		rt_fail(RT_ERROR, "R201",
+			"input '%s': no file is named; say --%s DIR, or give one to pdcc: --%s %s=FILE", d->name,
+			s->eval ? "eval-data" : flag, flag, d->name);
 	} else {
 		make_up(s, p);
 		return;

@@ -160,6 +160,9 @@ const char *data_said(const Compile *c)
 			files = true;
 		else
 			made = arena_printf(c->a, "%s%s%s", made, *made ? ", " : "", t->data.input[i].input);
+	if (!t->data.ninput && t->data.kind > DATA_SYNTHETIC)
+		return arena_printf(c->a, "%s, from the folder that a run names with --data",
+			setting_word(SET_OF_DataKind, (int)t->data.kind));
 	if (!t->data.ninput)
 		return "synthetic (no --data)";
 	if (!files)
