@@ -1,6 +1,6 @@
-"""Pages after the papers: schedules over depth and microbatches, time against memory, scaling of GPT-like models, the bandwidth at which
-each plan overtakes data parallelism. Papers' formulas are cells; the rest are curves and what must hold of them."""
-from core import Cell, Table, path, write
+"""Pages after the papers: schedules over depth and microbatches, time against memory, the bandwidth at which each plan overtakes data
+parallelism. Papers' formulas are cells; the rest are curves and what must hold of them."""
+from core import Cell, Table, path
 from virtual import Net
 
 SCHEDULES = {'1f1b': 1, 'dapple': 1, 'gpipe': 1, 'zb-h1': 1, 'interleaved:2': 2, 'zbv': 2, 'breadth-first:2': 2, 'pipedream': 1, '2bw': 1}
@@ -74,60 +74,6 @@ def stragglers(p):
     return t
 
 
-def transformer(p, count, width, words, flops):
-    """GPT-like blocks: 12 width^2 parameters in 16 bits, 24 width^2 words + attention operations forward, twice that backward."""
-    f = (24 * width * width * words + 4 * words * words * width) / flops * 1e3
-    head = 2 * 50000 * width * words / flops * 1e3
-    act, par = 2 * words * width, 24 * width * width
-    rows = [['l%d' % i, 'block%d' % i, f, 2 * f, act, par] for i in range(count)]
-    return write(p, [['e', 'embedding', head * 0.01, head * 0.01, act, 2 * 50000 * width], *rows, ['h', 'head', head, 2 * head, 4, 0]])
-
-
-SIZES = [(8, 24, 2048, '1.3B'), (64, 48, 4096, '10B'), (512, 64, 8192, '52B'), (4096, 96, 12288, '175B')]
-FLOPS, INSIDE, BETWEEN = 400e12, 300e9, 50e9
-
-
-def busy(p, file, devices, m, plan, links=(INSIDE, BETWEEN)):
-    one = p.step(file, 1, 1e12, 1, '1')
-    hosts = devices // 8
-    t = p.step(file, '8,%d' % hosts if hosts > 1 else 8, '%g,%g' % links if hosts > 1 else links[0], m, plan)
-    return 100 * one * m / devices / t
-
-
-def best(p, file, devices, m, count):
-    """The busiest of pipelines of equal replicas: (share of time, stages, what takes the rest)."""
-    found = []
-    for depth in (1, 2, 4, 8, 16, 32, 64):
-        if depth <= count and devices % depth == 0 and m % (devices // depth) == 0:
-            found.append((busy(p, file, devices, m, '-'.join([str(devices // depth)] * depth)), depth))
-    share, depth = max(found)
-    free = busy(p, file, devices, m, '-'.join([str(devices // depth)] * depth), (1e16, 1e16))
-    return share, '%d stages of %d' % (depth, devices // depth), 'links %.0f %%, fill, drain and uneven stages %.0f %%' % (
-        max(0, free - share), 100 - free)
-
-
-def scaling(p):
-    """Weak: the model grows with the devices; strong: a 10B model and 2,048 sequences."""
-    words, notes, weak, strong = 2048, [], [], []
-    for devices, count, width, name in SIZES:
-        share, plan, rest = best(p, transformer(p, count, width, words, FLOPS), devices, 2 * devices, count)
-        weak.append((devices, share))
-        notes.append('weak, %s on %d devices: %.0f %% computing, %s; %s' % (name, devices, share, plan, rest))
-    file = transformer(p, 48, 4096, words, FLOPS)
-    for devices in (8, 32, 128, 512, 2048):
-        share, plan, rest = best(p, file, devices, 2048, 48)
-        strong.append((devices, share))
-        notes.append('strong, 10B on %d devices: %.0f %% computing, %s; %s' % (devices, share, plan, rest))
-    t = Table('after-scaling', 'Scaling of GPT-like models', 'Blocks of 12 d^2 parameters, sequences of 2,048, devices of 400 TFLOP/s, 8 to a '
-              'host at 300 GB/s, 50 GB/s between hosts. Share of the time that devices compute, of the best pipeline of equal replicas; '
-              'memory is not asked, nothing inside a stage is divided.', [], notes=notes,
-              picture=('devices', '% computing', {'weak': weak, 'strong': strong}, 'log'),
-              missing=['10,000 devices: plan-profile takes 4,096'])
-    t.check('strong scaling ends: no point is busier than the one before', all(b[1] <= a[1] + 0.5 for a, b in zip(strong, strong[1:])))
-    t.check('weak scaling stays above half', all(s > 50 for _, s in weak))
-    return t
-
-
 def frontier(p):
     """BERT-48 on 16 devices at 25 Gb/s: step against memory, of plans and schedules."""
     file, points, notes = path('dapple/profiling_results/bert-48-pbs-2.txt'), [], []
@@ -172,4 +118,4 @@ def crossing(p):
     return t
 
 
-TABLES = [schedules, stragglers, frontier, scaling, crossing]
+TABLES = [schedules, stragglers, frontier, crossing]

@@ -169,5 +169,5 @@ def numbers(t):
     """A table as JSON has it."""
     cells = [{'row': c.row, 'column': c.column, 'paper': c.paper, 'ours': c.ours, 'ratio': c.ratio(), 'tolerance': c.most, 'reason': c.reason,
               'wrong': c.wrong} for c in t.cells]
-    return {'name': t.name, 'title': t.title, 'cells': cells, 'curves': t.picture[2] if t.picture else None, 'fitted': t.fitted,
-            'not_measured': t.missing, 'checks': [{'what': w, 'holds': h} for w, h in t.checks], 'commands': t.commands}
+    return {'name': t.name, 'title': t.title, 'cells': cells, 'curves': t.picture[2] if t.picture else None, 'notes': t.notes,
+            'fitted': t.fitted, 'not_measured': t.missing, 'checks': [{'what': w, 'holds': h} for w, h in t.checks], 'commands': t.commands}
