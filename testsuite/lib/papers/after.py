@@ -1,5 +1,7 @@
-"""Pages after the papers: schedules over depth and microbatches, time against memory, the bandwidth at which each plan overtakes data
-parallelism. Papers' formulas are cells; the rest are curves and what must hold of them."""
+"""Pages after the papers: schedules over depth and microbatches, stragglers, failures, time against memory, the bandwidth at which each
+plan overtakes data parallelism. Papers' formulas are cells; the rest are curves and what must hold of them."""
+import math
+
 from core import Cell, Table, path
 from virtual import Net
 
@@ -74,6 +76,48 @@ def stragglers(p):
     return t
 
 
+def lasts(t, save, restart, mtbf):
+    """The share of time that lasts with a checkpoint every t seconds (Daly 2006, equation 20)."""
+    return t / (mtbf * math.exp(restart / mtbf) * math.expm1((t + save) / mtbf))
+
+
+def long_run(p):
+    """What failures, checkpoints and stragglers leave of a month, on 2 to 1,250 hosts of 8 devices."""
+    net, curves, cells, n, hosts = Net(p.folder, 'month', LAYERS, 8, MICRO), {}, [], 8, (2, 16, 128, 384, 1250)
+    times, hours, save, restart = net.profile(0.025), 5000, 60, 600
+
+    def ask(count, *more):
+        """So many hosts, as one that fails as often as all of them."""
+        return p.ask('simulate', net.path, '--json', '-q', *net.flags(n), '--plan', n, '--global-batch', MICRO * n, '--profile', times,
+                     '--days', 30, '--mtbf', '%.9g' % (hours / count), '--ckpt-seconds', save, '--restart-seconds', restart, *more)
+    step = ask(1)['step_s']
+    for count in hosts:
+        row, mtbf = '%d hosts' % count, hours * 3600 / count
+        for name, seconds in (('ten minutes', 600), ('hour', 3600), ('day', 86400)):
+            every = round(seconds / step)
+            run = ask(count, '--ckpt', 'ckpt', '--ckpt-every', every)['long_run']
+            curves.setdefault('every ' + name, []).append((8 * count, 100 * run['as asked']['goodput']))
+            if name != 'day':
+                cells.append(Cell(row, 'lost, every %s %%' % name, 100 - 100 * lasts(every * step, save, restart, mtbf),
+                                  100 - curves['every ' + name][-1][1], '%.2f', 0.03))
+        best = max(100 * lasts(10 ** (k / 200), save, restart, mtbf) for k in range(400, 1300))
+        cells.append(Cell(row, 'lost, best interval %', 100 - best, 100 - 100 * run['played']['goodput'], '%.2f', 0.03))
+        curves.setdefault('best interval', []).append((8 * count, 100 * run['played']['goodput']))
+    slow = ask(hosts[-1], '--stragglers', '0.02:2')['long_run']
+    cells.append(Cell('%d hosts, stragglers' % hosts[-1], 'steps of %', best / (1 + 1 - 0.98 ** n), 100 * slow['played']['steps'] * step
+                      / slow['length_s'], '%.2f', 0.02))
+    t = Table('after-long_run', 'A month on hosts that fail', 'Each host fails every 5,000 hours; a checkpoint takes one minute, a restart ten. '
+              'What of a month is lost, played, beside Daly\'s complete model, and at the best interval between checkpoints that '
+              'is found. Stragglers: devices of 8 replicas that compute twice as long in 2 % of their steps, which a month has fewer of.',
+              cells, picture=('devices', 'lasts, %', curves, 'log'))
+    t.notes = ['%d hosts, a failure every %.1f hours: a checkpoint every %.0f minutes is best, %.1f %% lasts' % (
+        c, hours / c, ask(c, '--ckpt', 'ckpt', '--ckpt-every', every)['long_run']['played']['every'] * step / 60, v) for c, (_, v) in zip(hosts, curves['best interval'])]
+    t.check('no interval that was asked for keeps more than the best', all(v <= b + 0.1 for k, c in curves.items()
+            for (_, v), (_, b) in zip(c, curves['best interval'])))
+    t.check('an interval that is right for few hosts is wrong for many', curves['every day'][0][1] > 98 and curves['every day'][-1][1] < 10)
+    return t
+
+
 def frontier(p):
     """BERT-48 on 16 devices at 25 Gb/s: step against memory, of plans and schedules."""
     file, points, notes = path('dapple/profiling_results/bert-48-pbs-2.txt'), [], []
@@ -118,4 +162,4 @@ def crossing(p):
     return t
 
 
-TABLES = [schedules, stragglers, frontier, crossing]
+TABLES = [schedules, stragglers, long_run, frontier, crossing]

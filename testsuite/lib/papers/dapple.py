@@ -1,9 +1,10 @@
-"""DAPPLE (2020): Tables I and IV to VIII, Figures 12 and 13, from the profiles beside its authors' planner.
+"""DAPPLE (2020): Tables I and IV to VIII, Figures 12 to 14, from the profiles beside its authors' planner.
 
 Plans are those of the published score with the published constants (1 GB/s between devices on 25 Gb/s, 3 GB/s for NCCL); times of plans
 are the simulator's. Nothing of speeds is fitted. Memory: the profiles have what layers hand on, not what they keep, so that one number
 is fitted, KEPT, bytes that a layer of BERT keeps for a microbatch of two; 16 bytes a parameter are the paper's."""
 import json
+import math
 
 import tables as planner
 from core import NEAR, Cell, Table, layers, path, scaled, write
@@ -132,6 +133,46 @@ def figure12(p):
     return t
 
 
+def fixed_batch(p, model, batch, devices, plan):
+    """Speedup over one device with `batch` samples a step on the first devices of configuration A, cut into microbatches that all
+    replicas of a stage have as many of."""
+    r, unit = record(model), math.lcm(*map(int, plan.split('-')))
+    count = unit * max(1, round(batch / MODELS[model][1] / unit))
+    file = scaled(p, profile(r)[0], batch=batch / MODELS[model][1] / count)
+    workers, wire = ('8,2', '25e9,3.125e9') if devices > 8 else (devices, '25e9')
+    return p.step(file, 1, 1e9, 1, '1') * count / p.step(file, workers, wire, count, plan, 'dapple')
+
+
+def figure14(p):
+    """Strong scaling on 2 to 16 devices of configuration A, at one global batch."""
+    counts, curves = (2, 4, 6, 8, 10, 12, 14, 16), {}
+    for model, batch in (('BERT-48', 128), ('XLNet-36', 128), ('AmoebaNet-36', 256)):
+        for n in counts:
+            dp = fixed_batch(p, model, batch, n, str(n))
+            cuts = ['%d-%d' % (n - k, k) for k in range(1, n // 2 + 1)] + (['-'.join('1' * n)] if n > 2 else [])
+            found = [fixed_batch(p, model, batch, n, x) for x in cuts]
+            if model != 'AmoebaNet-36':
+                curves.setdefault(model + ', data parallel', []).append((n, dp))
+                found.append(dp)
+            curves.setdefault(model, []).append((n, max(found)))
+    amoeba = profile(record('AmoebaNet-36'))[0]
+    peak = p.plan(scaled(p, amoeba, weights=2), 8, 25e9, 8, '8', 'dapple')['peak']      # weights and gradients twice: 16 bytes each
+    t = Table('dapple-figure14', 'DAPPLE, Figure 14: strong scaling on 2 to 16 devices', 'Configuration A, global batches of 128, 128 and 256; '
+              'the best of one stage, two stages, and a stage a device. The text says what it looks like, and no numbers.',
+              [Cell('AmoebaNet-36', 'data parallelism', 'out of memory', 'out of memory' if peak > USABLE else '%.1f GB' % (peak / 1e9))],
+              picture=('devices', 'speedup', curves, 'loglog'), missing=['GNMT-16: see Table V; data parallelism without overlap'])
+    of = {k: dict(v) for k, v in curves.items()}
+    both = [(of[m], of[m + ', data parallel']) for m in ('BERT-48', 'XLNet-36')]
+    t.notes = ['%s, data parallel: %.1f on 8, %.1f on 10, %.1f on 16; the best plan %.1f, %.1f, %.1f' % (
+        m, *(x[n] for x in (of[m + ', data parallel'], of[m]) for n in (8, 10, 16))) for m in ('BERT-48', 'XLNet-36')]
+    t.check('where the second server joins, from 8 devices to 10, data parallelism gains nothing', all(dp[10] < dp[8] for _, dp in both))
+    t.check('the best plan scales smoothly: two devices more always gain a tenth of their share at least, and 16 reach 13 to 15',
+            all(x[b] / x[a] > 1 + (b / a - 1) / 10 and 13 < x[16] < 15 for x in (of['BERT-48'], of['XLNet-36'], of['AmoebaNet-36'])
+                for a, b in zip(counts, counts[1:])))
+    t.check('on 16 devices the best plan is 1.2 to 1.8 times as fast as data parallelism', all(1.2 < x[16] / dp[16] < 1.8 for x, dp in both))
+    return t
+
+
 def table7(p):
     """Plans on two servers of eight, and Figure 13: their time under DAPPLE's runtime over that of PipeDream's plans."""
     g, cells = golden(), []
@@ -246,4 +287,4 @@ def table8(p):
                  missing=['utilization of the GPUs: a busy GPU of theirs counts kernels, not bubbles'])
 
 
-TABLES = [table1, table4, table5, table6, table7, figure12, table8]
+TABLES = [table1, table4, table5, table6, table7, figure12, figure14, table8]
