@@ -250,6 +250,33 @@ bool profile_without(Arena *a, Profile *p, const char *id, Diag *d)
 	return true;
 }
 
+bool profile_repeat(Arena *a, const Profile *p, const char *id, int copies, Profile *to, Diag *d)
+{
+	const int more = copies - 1;
+	int at = 0;
+
+	while (at < p->n && strcmp(p->layer[at].id, id) != 0)
+		at++;
+	if (at == p->n)
+		return diag_error(d, FILELOC(p->file), E_NAME, "there is no layer '%s' to repeat", id);
+	*to = *p;
+	to->layer = NEWN(a, Layer, p->n + more);
+	to->edge = NEWN(a, Edge, p->nedge + more);
+	memcpy(to->layer, p->layer, sizeof *p->layer * (size_t)p->n);
+	if (p->nedge)
+		memcpy(to->edge, p->edge, sizeof *p->edge * (size_t)p->nedge);
+	for (int e = 0; e < p->nedge && more; e++)
+		if (p->edge[e].from == at)
+			to->edge[e].from = p->n + more - 1;
+	for (int i = 0; i < more; i++) {
+		to->layer[to->n] = p->layer[at];
+		to->layer[to->n].id = arena_printf(a, "%s.%d", id, i + 2);
+		to->edge[to->nedge++] = (Edge){ i ? to->n - 1 : at, to->n };
+		to->n++;
+	}
+	return true;
+}
+
 void profile_compress(Arena *a, Profile *p)
 {
 	int *in = NEWN(a, int, p->n), *out = NEWN(a, int, p->n), *from = NEWN(a, int, p->n);

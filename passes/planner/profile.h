@@ -41,6 +41,9 @@ void profile_trim(Arena *a, Profile *p);
 /* Removes layer `id` and all layers that lead to it only: an auxiliary head. False after E0462: no such layer. */
 bool profile_without(Arena *a, Profile *p, const char *id, Diag *d);
 
+/* The layer `id` so many times, one behind another: a deeper model. False after E0462: no such layer. */
+bool profile_repeat(Arena *a, const Profile *p, const char *id, int copies, Profile *to, Diag *d);
+
 /* Every branch becomes chains of one layer: behind a layer with several consumers, layers in a row (one producer, one
  * consumer) are one, up to the next join or fork. Times and parameters are added, the output is that of the last. */
 void profile_compress(Arena *a, Profile *p);

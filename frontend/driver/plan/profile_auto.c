@@ -14,11 +14,12 @@ enum { DEVICES = 16384 };
 typedef struct Ask {
 	Arena *a;
 	Diag *d;
-	const char *file, *without, *evaluate;
+	const char *file, *without, *evaluate, *largest;
 	ScheduleSpec schedule;
 	double each, machines, within, between, latency, memory, microbatches;
 	double tensor, zero, sums, state; /* tensor 0, zero -1: auto */
 	bool sequence, compare, exhaustive, local, compress, json, help;
+	int copies; /* of largest; 0: it is not asked for */
 } Ask;
 
 static const char help[] = "usage: pdcc plan-profile FILE --planner auto [options]\n"
@@ -39,6 +40,8 @@ static const char help[] = "usage: pdcc plan-profile FILE --planner auto [option
 			   "  --evaluate PLAN          only this plan: 2-1-1 (replicas of stages, cut where\n"
 			   "                           the slowest is fastest) or 2-1-1@4,9 (\"ends\" of\n"
 			   "                           --json)\n"
+			   "  --largest LAYER          the most copies of LAYER, one behind another, whose\n"
+			   "                           plan fits into --memory: how deep a model can be\n"
 			   "  --compare                what each planner alone comes to as well\n"
 			   "  --exhaustive             the best of all plans as well, for small cases\n"
 			   "  --local                  the search alone, where all plans could be tried too\n"
@@ -87,6 +90,8 @@ static bool value(Ask *q, const char *flag, const char *s)
 		return q->evaluate = s, true;
 	if (!strcmp(flag, "--without"))
 		return q->without = s, true;
+	if (!strcmp(flag, "--largest"))
+		return q->largest = s, true;
 	if (!strcmp(flag, "--workers"))
 		return numbers(q, flag, s, &q->each, &q->machines);
 	if (!strcmp(flag, "--bandwidth"))
@@ -147,6 +152,8 @@ static bool read_flags(Ask *q, int argc, char **argv)
 			q->tensor, q->each);
 	if (q->within <= 0)
 		return diag_error(q->d, NOLOC, 1, "--bandwidth B is missing");
+	if (q->largest && q->memory <= 0)
+		return diag_error(q->d, NOLOC, 1, "--largest wants --memory BYTES, which is what ends it");
 	return true;
 }
 
@@ -391,12 +398,87 @@ static void print_looks(const Ask *q, const Profile *f, const Look *all, int n, 
 			100 * fmax(0, all[taken].best->step / least - 1));
 }
 
-static void print_head(const Ask *q, const Look *x)
+/* ---- the deepest model ---- */
+
+static bool fits(const Ask *q, const Profile *f, int copies)
+{
+	Ask own = *q;
+	Diag silent = { .out = stderr, .errors = 1, .scratch = q->d->scratch };
+	Profile deep;
+	Look *all = NULL;
+	int n;
+
+	own.a = arena_new();
+	own.d = &silent;
+	bool ok = profile_repeat(own.a, f, q->largest, copies, &deep, &silent);
+	if (ok) {
+		const int taken = look_all(&own, &deep, &all, &n);
+		ok = all[taken].best && all[taken].best->over <= 1;
+	}
+	arena_free(own.a);
+	return ok;
+}
+
+/* By doubling, then by halves; few copies may have fewer places to cut than --evaluate wants stages. 0: no number fits. */
+static int most_copies(const Ask *q, const Profile *f)
+{
+	enum { MOST = 4096 };
+	int low = 0, high = 1;
+
+	for (; high <= MOST; high *= 2) {
+		const bool ok = fits(q, f, high);
+		if (low && !ok)
+			break;
+		low = ok ? high : 0;
+	}
+	while (low && high - low > 1) {
+		const int middle = (low + high) / 2;
+		if (fits(q, f, middle))
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool deepen(Ask *q, Profile *f)
+{
+	Profile deep;
+
+	if (!profile_repeat(q->a, f, q->largest, 1, &deep, q->d))
+		return false;
+	q->copies = most_copies(q, f);
+	if (!q->copies)
+		return diag_error(q->d, NOLOC, 465,
+			"--largest %s: no number of copies has a plan that fits into %s a device", q->largest,
+			str_bytes(q->a, (int64_t)q->memory));
+	profile_repeat(q->a, f, q->largest, q->copies, &deep, q->d);
+	*f = deep;
+	return true;
+}
+
+static void print_copies(const Ask *q, const Profile *f)
+{
+	double parameters = 0;
+
+	for (int i = 0; i < f->n; i++)
+		parameters += f->layer[i].parameters;
+	if (q->json)
+		printf("\"largest\": %d, \"parameter_bytes\": %.17g, ", q->copies, parameters);
+	else
+		printf("%d of %s fit, with %s of parameters; ", q->copies, q->largest,
+			str_bytes(q->a, (int64_t)parameters));
+}
+
+static void print_head(const Ask *q, const Profile *f, const Look *x)
 {
 	const long long micro = (long long)x->p->global;
 
+	printf(q->json ? "{" : "");
+	if (q->copies)
+		print_copies(q, f);
 	if (q->json)
-		printf("{\"states\": %d, \"microbatches\": %lld, ", x->st.n, micro);
+		printf("\"states\": %d, \"microbatches\": %lld, ", x->st.n, micro);
 	else
 		printf("%d places to cut, %lld microbatches", x->st.n, micro);
 	if (!q->evaluate)
@@ -416,11 +498,13 @@ static int run(Ask *q)
 	if (q->compress)
 		profile_compress(q->a, &f);
 	profile_trim(q->a, &f);
+	if (q->largest && !deepen(q, &f))
+		return q->d->last_code == 465 ? EXIT_NO_PLAN : EXIT_INPUT;
 	const int taken = look_all(q, &f, &all, &n);
 	const Look *x = &all[taken];
 	if (!x->best)
 		return x->p ? EXIT_NO_PLAN : EXIT_INPUT;
-	print_head(q, x);
+	print_head(q, &f, x);
 	print_plan(q, q->evaluate ? "evaluate" : "auto", x->best, true);
 	if (n > 1)
 		print_looks(q, &f, all, n, taken);
