@@ -6,12 +6,13 @@ from core import Cell, Table, path
 from virtual import Net
 
 SCHEDULES = {'1f1b': 1, 'dapple': 1, 'gpipe': 1, 'zb-h1': 1, 'interleaved:2': 2, 'zbv': 2, 'breadth-first:2': 2, 'pipedream': 1, '2bw': 1}
-LAYERS, MICRO = 16, 16
+LAYERS, MICRO, WIDTH = 16, 16, 8
+TAG = 24        # bytes that say whose a message of a pipeline is that is never flushed
 
 
 def schedules(p):
     """Bubble, memory and bytes; 8 layers of each of 2 devices to 2 of 8."""
-    net, got = Net(p.folder, 'chain', LAYERS, 8, MICRO), {}
+    net, got = Net(p.folder, 'chain', LAYERS, WIDTH, MICRO), {}
     times = net.profile(1e-3)
 
     def ask(depth, m, schedule, chunks):
@@ -30,15 +31,27 @@ def schedules(p):
                 cells.append(Cell('%d devices, %d microbatches' % (depth, m), s + ' bubble %', 100 * want,
                                   100 * got[s, depth, m]['bubble'], '%.1f', 0.12))
 
+    for depth in (2, 4, 8):     # what crosses cuts, there and back; the middle of zbv's vee is on one device
+        row = '%d devices, 32 microbatches' % depth
+        for s, chunks in SCHEDULES.items():
+            a, cuts = got[s, depth, 32], depth * chunks - 1 - (s == 'zbv')
+            message = 4 * MICRO * WIDTH + (TAG if s in ('pipedream', '2bw') else 0)
+            cells.append(Cell(row, s + ' KB', 2 * cuts * message * (1 if s == 'pipedream' else 32) / 1e3,
+                              sum(x['messages'] for x in a['sent_bytes']) / a['steps'] / 1e3, '%.1f', 0.001))
+        many, few, own = (got[k]['arena_bytes'][0] for k in (('gpipe', depth, 32), ('gpipe', depth, 8), ('1f1b', depth, 32)))
+        cells.append(Cell(row, '1f1b in flight', depth, 32 - (many - own) / ((many - few) / 24), '%.2f', 0.02))
+
     def idle(s, d, m):
         """Of a step; of asynchronous ones at their steady rate, without the start that the picture of them has."""
         if s not in ('pipedream', '2bw'):
             return 100 * got[s, d, m]['bubble']
         return 100 * max(0.0, 1 - 3e-3 * LAYERS / d * (1 if s == 'pipedream' else m) / got[s, d, m]['step_s'])
     curves = {s: [(d, idle(s, d, 8)) for d in (2, 4, 8)] for s in SCHEDULES}
-    t = Table('after-schedules', 'Schedules: bubble over depth, eight microbatches', 'Equal layers, links that do not count. Formulas: 1F1B '
+    t = Table('after-schedules', 'Schedules: bubble, bytes and microbatches in flight', 'Equal layers, links that do not count. Formulas: 1F1B '
               'and GPipe (p - 1) / (m + p - 1), interleaved (p - 1) / (2 m + p - 1), ZB-H1 (p - 1) / (3 m + p - 1), all parts of a '
-              'microbatch alike. Asynchronous ones are shown at their steady rate.', cells, picture=('devices', 'idle, %', curves, 'log'))
+              'microbatch alike. Asynchronous ones are shown at their steady rate. What crosses cuts in a step, of PipeDream one microbatch; '
+              'microbatches that the first device of 1F1B has in flight, p, by the memory that they take, as GPipe\'s grows with each.', cells,
+              picture=('devices', 'idle, %', curves, 'log'))
 
     def peak(s, d, m):
         return max(got[s, d, m]['arena_bytes'])
