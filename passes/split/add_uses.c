@@ -6,9 +6,13 @@
  *               %g.2 = Accumulate(%d.2)
  *               %g = Add(%g.1, %g.2)
  *
- * Each addition stands behind the second of its operands, so that two are alive at a time. Left as they are: parts with
- * --reproducible, which promises the bits of plans whose uses lie in several stages; stages without replicas, where nothing
- * travels; tables that are only looked up, where servers are given their rows (those that replicas gather as rows pass sparse has
+ * Each addition stands behind the second of its operands, so that two are alive at a time. What a lookup gives goes to the rows it means,
+ * in the memory of the other gradient, so that a table's is there once:
+ *
+ *     backward  %d.1 = MatMul(..)   %d.2 = GatherGrad(%dy, %ids)   ->   %d.1 = MatMul(..)   %d = GatherAdd(%d.1, %dy, %ids)
+ *
+ * Left as they are: parts with --reproducible, which promises the bits of plans whose uses lie in several stages; stages without
+ * replicas, where nothing travels, but for lookups; tables that are only looked up, where servers are given their rows (those that replicas gather as rows pass sparse has
  * taken away before); slices that go to servers (opsw.c) and are fewer bytes apart.
  * Reads Stage.replicas; writes backward and update graphs. */
 #include <string.h>
@@ -59,6 +63,28 @@ bool parts_joined(const Node *n, const Training *t)
 	       !better_apart(n, t);
 }
 
+static bool has_lookup(const Node *n)
+{
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i]->def->in[0]->def->op == OP_GatherGrad)
+			return true;
+	return false;
+}
+
+/* The sum of two gradients, where both are there. */
+static Value *add(Builder *b, Value *all, Value *d)
+{
+	if (all->def->op == OP_GatherGrad && d->def->op != OP_GatherGrad) {
+		Value *t = all;
+		all = d;
+		d = t;
+	}
+	const Node *n = d->def;
+	if (n->op != OP_GatherGrad)
+		return build(b, OP_Add, NULL, 2, (Value *[]){ all, d }, d->name)->out[0];
+	return build(b, OP_GatherAdd, n->attr, 3, (Value *[]){ all, n->in[0], n->in[1] }, d->name)->out[0];
+}
+
 /* Node.mark of the backward says where it stands. */
 static void join(Module *m, Stage *s, Node *sum, Arena *scratch)
 {
@@ -74,21 +100,25 @@ static void join(Module *m, Stage *s, Node *sum, Arena *scratch)
 			.loc = d->def->loc,
 			.phase = PHASE_BWD,
 			.stage = s->id };
-		Node *add = build(&b, OP_Add, NULL, 2, (Value *[]){ all, d }, d->name);
-		add->fwd = d->def->fwd;
-		add->mark = behind->mark;
-		add->time = sum->time / (sum->nin - 1);
-		all = add->out[0];
+		all = add(&b, all, d);
+		all->def->fwd = d->def->fwd;
+		all->def->mark = behind->mark;
+		all->def->time = sum->time / (sum->nin - 1);
+	}
+	const int n = sum->nin;
+	Node **gone = NEWN(scratch, Node *, n), **part = NEWN(scratch, Node *, n);
+	for (int i = 0; i < n; i++) {
+		gone[i] = sum->in[i]->def;
+		part[i] = gone[i]->in[0]->def;
 	}
 	node_set_input(acc, 0, all);
 	value_replace(sum->out[0], acc->out[0]);
-	const int n = sum->nin;
-	Node **gone = NEWN(scratch, Node *, n);
-	for (int i = 1; i < n; i++)
-		gone[i] = sum->in[i]->def;
 	node_remove(sum);
 	for (int i = 1; i < n; i++)
 		node_remove(gone[i]);
+	for (int i = 0; i < n; i++)
+		if (value_dead(part[i]->out[0]))
+			node_remove(part[i]);
 }
 
 bool pass_parts(Module *m, PassCx *cx)
@@ -96,13 +126,11 @@ bool pass_parts(Module *m, PassCx *cx)
 	for (int t = 0; t < m->nstage; t++) {
 		Stage *s = m->stage[t];
 		int place = 0;
-		if (s->replicas < 2)
-			continue;
 		for (Node *n = s->backward->first; n; n = n->next)
 			n->mark = ++place;
 		for (Node *n = s->update->first, *next; n; n = next) {
 			next = n->next;
-			if (parts_joined(n, cx->train))
+			if (parts_joined(n, cx->train) && (s->replicas > 1 || has_lookup(n)))
 				join(m, s, n, cx->scratch);
 		}
 		for (Node *n = s->backward->first; n; n = n->next)

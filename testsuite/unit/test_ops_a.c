@@ -346,6 +346,11 @@ static void move_cases(void)
 		OF(i64, nonzero, 4, 5)));
 	run_case(node(OP_GatherGrad, with(attr_new(arena, OP_GatherGrad), OP_GatherGrad, "dim0", 5), 2,
 		F32(mixed, 2, 4, 3), OF(i64, index5, 2, 4)));
+	run_case(node(OP_GatherAdd, with(attr_new(arena, OP_GatherAdd), OP_GatherAdd, "dim0", 5), 3,
+		F32(positive, 5, 3), F32(mixed, 2, 4, 3), OF(i64, index5, 2, 4)));
+	void *at = with(attr_new(arena, OP_GatherAdd), OP_GatherAdd, "dim0", 5);
+	run_case(node(OP_GatherAdd, with(with(at, OP_GatherAdd, "axis", 1), OP_GatherAdd, "padding", 3), 3,
+		F32(positive, 2, 5, 3), F32(mixed, 2, 7, 3), OF(i64, index5, 7)));
 }
 
 static void reduce_cases(void)
@@ -380,6 +385,8 @@ static void big_cases(void)
 	run_case(node(OP_Gather, NULL, 2, F32(mixed, 5, 130), OF(i64, index5, 260)));
 	run_case(node(OP_GatherGrad, with(attr_new(arena, OP_GatherGrad), OP_GatherGrad, "dim0", 6), 2,
 		F32(mixed, 260, 130), OF(i64, index5, 260)));
+	run_case(node(OP_GatherAdd, with(attr_new(arena, OP_GatherAdd), OP_GatherAdd, "dim0", 6), 3,
+		F32(positive, 6, 130), F32(mixed, 260, 130), OF(i64, index5, 260)));
 	run_case(node(OP_ReduceSum, ints(OP_ReduceSum, "axes", DIMS(0), NULL), 1, F32(mixed, 128, 300)));
 	run_case(node(OP_Transpose, NULL, 1, F32(mixed, 190, 200)));
 	run_case(node(OP_Transpose, ints(OP_Transpose, "perm", DIMS(2, 1, 0), NULL), 1, F32(mixed, 40, 3, 20)));

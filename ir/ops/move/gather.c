@@ -1,12 +1,18 @@
 /* Gather along an axis and its gradient. For a float table and axis 0 the gradient touches as many rows as there are
  * indices: GatherGrad's type says so (rows), though the kernel writes all of dim[0], zeros where no index points. The
- * row `padding` gets no gradient (-1: all get theirs). */
+ * row `padding` gets no gradient (-1: all get theirs).
+ *     %y = GatherAdd(%a, %dy, %ids)      %a + GatherGrad(%dy, %ids), where all else that %a holds stays as it is: of a table
+ *                                        that is looked up and multiplied with (passes/split/add_uses.c) */
 #include <string.h>
 #include "move.h"
 
 struct gather {
 	int64_t axis, padding, dim0;
 }; /* dim0: of GatherGrad, size of the axis that was gathered from */
+
+/* GatherAdd has what it adds to in front. */
+static const Value *rows_of(const Node *n) { return n->in[n->op == OP_GatherAdd]; }
+static const Value *ids_of(const Node *n) { return n->in[n->op == OP_GatherAdd ? 2 : 1]; }
 
 static int axis_of(const Node *n, int rank)
 {
@@ -17,7 +23,7 @@ static int axis_of(const Node *n, int rank)
 
 static bool check_ids(const Node *n, int64_t dim, Diag *d)
 {
-	const Value *ids = n->in[1];
+	const Value *ids = ids_of(n);
 	const Tensor t = const_tensor(ids);
 
 	if (ids->type.dtype != DT_i64 && ids->type.dtype != DT_i32)
@@ -63,11 +69,11 @@ static bool grad_shape(Node *n, Diag *d)
 
 	if (!need_operands(n, d))
 		return false;
-	const Type *dy = &n->in[0]->type, *ids = &n->in[1]->type;
+	const Type *dy = &rows_of(n)->type, *ids = &ids_of(n)->type;
 	const int rank = dy->rank - ids->rank + 1;
 	int axis;
 	if (rank < 1)
-		return diag_error(d, n->loc, 305, "GatherGrad: %s is %s, indices are %s", n->in[0]->name,
+		return diag_error(d, n->loc, 305, "%s: %s is %s, indices are %s", optab[n->op]->name, rows_of(n)->name,
 			str_type(d->scratch, dy), str_type(d->scratch, ids));
 	if (!norm_axis(n, d, "axis", at->axis, rank, &axis) || !check_ids(n, at->dim0, d))
 		return false;
@@ -77,8 +83,13 @@ static bool grad_shape(Node *n, Diag *d)
 	t.dim[t.rank++] = at->dim0;
 	for (int i = axis + ids->rank; i < dy->rank; i++)
 		t.dim[t.rank++] = dy->dim[i];
-	if (axis == 0 && type_numel(ids) < at->dim0)
+	if (n->op == OP_GatherAdd) {
+		if (!shape_eq(&n->in[0]->type, &t) || n->in[0]->type.dtype != t.dtype)
+			return diag_error(d, n->loc, 305, "GatherAdd: %s is %s, rows of %s go there", n->in[0]->name,
+				str_type(d->scratch, &n->in[0]->type), str_type(d->scratch, &t));
+	} else if (axis == 0 && type_numel(ids) < at->dim0) {
 		t.rows = type_numel(ids);
+	}
 	set_out(n, 0, t);
 	return true;
 }
@@ -122,13 +133,13 @@ static bool negative(const Value *ids, int64_t dim)
 
 static void holes(const Node *n, Holes *h)
 {
-	const bool back = n->op == OP_GatherGrad;
+	const bool adds = n->op == OP_GatherAdd, back = adds || n->op == OP_GatherGrad;
 	const Type *table = back ? &n->out[0]->type : &n->in[0]->type,
-		   *dense = back ? &n->in[0]->type : &n->out[0]->type;
-	const Type *ids = &n->in[1]->type;
+		   *dense = back ? &rows_of(n)->type : &n->out[0]->type;
+	const Type *ids = &ids_of(n)->type;
 	const int axis = axis_of(n, table->rank);
 	const int64_t dim = table->dim[axis];
-	const bool neg = negative(n->in[1], dim), check = !checked(n->in[1], dim);
+	const bool neg = negative(ids_of(n), dim), check = !checked(ids_of(n), dim);
 	const char *ix = type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t";
 	const int64_t pad = back ? ((const struct gather *)n->attr)->padding : -1;
 	int64_t outer = 1, inner = 1;
@@ -154,12 +165,16 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "TO", "%s", outer == 1 ? "k" : "(o * IDS + k)");
 	hole_text(h, "FROM", outer == 1 ? "(%s)row" : "(o * DIM + (%s)row)", ix);
 	hole_int(h, "NUMEL", type_numel(&n->out[0]->type));
+	hole_int(h, "ADDS", adds);
 	if (back && inner >= 32)
 		hole_int(h, "ROOM", dim * (int64_t)sizeof(int));
 	hole_int(h, "PAR", type_numel(dense) >= 32768 && (!back || inner > 64));
 	parallel_hole(h, false, outer == 1 ? 1 : 2);
-	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s", back ? "_grad" : "", (long long)outer, (long long)dim,
-		(long long)inner, (long long)type_numel(ids),
+	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s",
+		adds   ? "_add"
+		: back ? "_grad"
+		       : "",
+		(long long)outer, (long long)dim, (long long)inner, (long long)type_numel(ids),
 		pad >= 0 ? arena_printf(h->arena, "_pad%lld", (long long)pad) : "", ids->dtype == DT_i32 ? "_i32" : "",
 		check ? "_checked"
 		: neg ? "_neg"
@@ -191,18 +206,22 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static bool grad_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 {
 	const Type *y = &n->out[0]->type;
+	const bool adds = n->op == OP_GatherAdd;
+	const Tensor *rows = &in[adds], *at = &in[adds ? 2 : 1];
 	const int axis = axis_of(n, y->rank);
-	const int64_t ids = type_numel(&in[1].type), dim = y->dim[axis];
+	const int64_t ids = type_numel(&at->type), dim = y->dim[axis];
 	int64_t inner = 1;
 
 	for (int i = axis + 1; i < y->rank; i++)
 		inner *= y->dim[i];
 	tensor_alloc(&out[0], y, a);
-	for (int64_t i = 0; i < type_numel(&in[0].type); i++) {
-		const int64_t r = elem_i(&in[1], i / inner % ids), row = i / inner / ids * dim + (r < 0 ? r + dim : r);
+	for (int64_t i = 0; adds && i < type_numel(y); i++)
+		elem_set_f(&out[0], i, elem_f(&in[0], i));
+	for (int64_t i = 0; i < type_numel(&rows->type); i++) {
+		const int64_t r = elem_i(at, i / inner % ids), row = i / inner / ids * dim + (r < 0 ? r + dim : r);
 		const int64_t to = row * inner + i % inner;
 		if ((r < 0 ? r + dim : r) != ((const struct gather *)n->attr)->padding)
-			elem_set_f(&out[0], to, elem_f(&out[0], to) + elem_f(&in[0], i));
+			elem_set_f(&out[0], to, elem_f(&out[0], to) + elem_f(rows, i));
 	}
 	return true;
 }
@@ -270,4 +289,28 @@ const OpDef op_GatherGrad = {
 	.cpu = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "gather_grad.cuda.cu", .call = "$k($=, $0, $1);" },
+};
+
+/* Of what it adds to, the rows alone are read and written when it is the result's memory. */
+static Cost add_cost(const Node *n)
+{
+	return (Cost){ (double)type_numel(&n->in[1]->type),
+		3.0 * (double)type_bytes(&n->in[1]->type) + (double)type_bytes(&n->in[2]->type) };
+}
+
+const OpDef op_GatherAdd = {
+	.name = "GatherAdd",
+	.minin = 3,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE | OP_INPLACE,
+	.attrs = grad_attrs,
+	.attrsize = sizeof(struct gather),
+	.shape = grad_shape,
+	.cost = add_cost,
+	.holes = holes,
+	.eval = grad_eval,
+	.cpu = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1, $2);" },
+	.ref = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1, $2);" },
+	.cuda = { .file = "gather_grad.cuda.cu", .call = "$k($=, $0, $1, $2);" },
 };

@@ -1,8 +1,16 @@
 /* The gradient of a gather, written whole: zeros, then y[o][ids[k]] += dy[o][k] in the order of k, so that equal
  * indices always add up in one order. Threads share the columns, never a sum. */
+#if ADDS
+/* Here y begins as a, whose memory it may have. */
+static void NAME(T *y, const T *a, const T *restrict dy, const TI *restrict ids)
+{
+	if (y != a)
+		memcpy(y, a, NUMEL * sizeof *y);
+#else
 static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids)
 {
 	memset(y, 0, NUMEL * sizeof *y);
+#endif
 #if PAR
 #pragma omp parallel for
 	for (IX c = 0; c < INNER; c += 64)

@@ -1,5 +1,8 @@
 /* The gradient of a gather, written whole: zeros, then y[o][ids[k]] += dy[o][k] in the order of k, so that equal
  * indices always add up in one order. Rows of few elements: a thread owns a column. Else equal_rows.part.h. */
+#if ADDS
+/* Here y begins as a, whose memory it may have. */
+#endif
 namespace device::NAME {
 /* The row that an index means; -1: none. */
 static __device__ __forceinline__ int64_t row_of(TI id)
@@ -45,23 +48,38 @@ static __global__ void run(T *y, const T *dy, const TI *ids, const int *times)
 	const int64_t o = blockIdx.x / PIECES / IDS, row = row_of(ids[k]);
 	pd_vec<T, EACH> sum = {};
 
-	if (row >= 0 && add_equal(sum, nullptr, dy + o * IDS * INNER, 1, 1, i, ids, k, row, times[row]) && i < INNER)
-		pd_write(y + (o * DIM + row) * INNER + i, sum);
+	if (row >= 0 && add_equal(sum, nullptr, dy + o * IDS * INNER, 1, 1, i, ids, k, row, times[row]) && i < INNER) {
+		T *to = y + (o * DIM + row) * INNER + i;
+#if ADDS
+		const pd_vec<T, EACH> was = pd_read<EACH>(to);
+
+		PD_UNROLL
+		for (int u = 0; u < EACH; u++)
+			sum.v[u] += was.v[u];
+#endif
+		pd_write(to, sum);
+	}
 }
 #endif
 }
 
+#if ADDS
+PD_HOST void NAME(T *y, const T *a, const T *dy, const TI *ids)
+{
+	if (y != a)
+		pd_copy(y, a, NUMEL * sizeof *y);
+#else
 PD_HOST void NAME(T *y, const T *dy, const TI *ids)
 {
-#if INNER < 32
 	pd_fill(y, 0, NUMEL * sizeof *y);
+#endif
+#if INNER < 32
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * INNER, 64), 64, 0, y, dy, ids);
 #else
 	int *times = (int *)pd_room(ROOM);
 
 	pd_fill(times, 0, ROOM);
 	PD_LAUNCH(device::NAME::count, pd_blocks(IDS, 256), 256, 0, times, ids);
-	pd_fill(y, 0, NUMEL * sizeof *y);
 	PD_LAUNCH(device::NAME::run, (int64_t)IDS * device::NAME::PIECES * OUTER, device::NAME::THREADS, 0, y, dy, ids, (const int *)times);
 #endif
 }
