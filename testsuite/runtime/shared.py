@@ -20,8 +20,8 @@ def fail(text):
 def run(n, way, *cmd):
     """What it prints; pairs is of each rank how many others it has memory with."""
     first, others = WAYS[way][0], WAYS[way][-1]
-    p = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "1", "env", "PD_SHARED=" + first, *cmd, ":",
-                        "-np", str(n - 1), "env", "PD_SHARED=" + others, *cmd],
+    by_rank = f'PD_SHARED={others}; [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" != 0 ] || PD_SHARED={first}; export PD_SHARED; exec "$@"'
+    p = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(n), "sh", "-c", by_rank, "sh", *cmd],
                        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110)
     if p.returncode:
         fail(f"{cmd[0]} on {n}, {way}: status {p.returncode}: {p.stdout}")
