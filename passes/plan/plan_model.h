@@ -201,6 +201,9 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t);
 /* Plays it: fills step and score. */
 void trial_play(const PlanModel *p, Trial *t);
 Trial *trial_new(Arena *a, int n, int ndevice, const char *by);
+/* These replicas of stages, not cut yet, on devices in the order of the cluster, of which the schedule may have given several stages
+ * the same; ndevice: how many there must be. NULL after E0510, E0511. */
+Trial *trial_asked(Arena *a, const PlanModel *p, int n, const int *replicas, int *ndevice, Diag *d);
 const char *trial_str(Arena *a, const Trial *t); /* "2-1-1" */
 
 #endif

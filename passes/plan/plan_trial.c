@@ -22,6 +22,25 @@ Trial *trial_new(Arena *a, int n, int ndevice, const char *by)
 	return t;
 }
 
+Trial *trial_asked(Arena *a, const PlanModel *p, int n, const int *replicas, int *ndevice, Diag *d)
+{
+	Placement at;
+	int sum = 0;
+
+	if (!plan_place(a, p->schedule, n, replicas, &at, d))
+		return NULL;
+	for (int i = 0; i < n; i++)
+		sum += replicas[i];
+	Trial *t = trial_new(a, n, sum, "as asked");
+	memcpy(t->replicas, replicas, sizeof *replicas * (size_t)n);
+	t->micro = trial_micro(p, n, replicas);
+	for (int i = 0, r = 0; i < n; i++)
+		for (int k = 0; k < replicas[i]; k++)
+			t->device[r++] = at.rank[i] + k;
+	*ndevice = at.ndevice;
+	return t;
+}
+
 const char *trial_str(Arena *a, const Trial *t)
 {
 	Buf b = { 0 };
@@ -258,14 +277,17 @@ TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
 	return stages_of(a, p, t, stage, &f);
 }
 
+/* Gradients of a microbatch before they are added to those of the step. */
+static double leaf_memory(const TrialStage *s, int64_t grains)
+{
+	return s->sums > 1 ? s->grads / 4 : grains > 1 ? s->grads : 0;
+}
+
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 {
 	/* those of so many steps are under way, or are made */
 	const double sums = schedule_row(p->schedule)->flow & FLOW_BESIDE ? p->schedule.n : 1;
-	const double leaf = s->sums > 1  ? s->grads / 4
-	                    : grains > 1 ? s->grads
-	                                 : 0,
-		     all = s->inflight * s->slot + s->tmp;
+	const double leaf = leaf_memory(s, grains), all = s->inflight * s->slot + s->tmp;
 	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
 
 	return p->memory_scale * (s->weights + (sums / s->sums + p->state / s->parts) * s->trained +
@@ -319,6 +341,20 @@ static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, int i,
 	return end;
 }
 
+/* What a device holds of its stages. */
+typedef struct Held {
+	double all;
+	double passing, most; /* of it what is there only while a stage computes, one at a time: all stages', one's */
+} Held;
+
+static double held_by(Held *h, double need, double passing)
+{
+	h->all += need;
+	h->passing += passing;
+	h->most = fmax(h->most, passing);
+	return h->all - (h->passing - h->most);
+}
+
 /* A device is at work for its share of microbatches and takes part in its sums; then all tell the first of their losses, and
  * update. Whatever else they wait for comes on top. */
 void trial_judge(const PlanModel *p, Trial *t)
@@ -328,20 +364,24 @@ void trial_judge(const PlanModel *p, Trial *t)
 	const Flow f = flow_of(a, p, t, stage);
 	const TrialStage *s = stages_of(a, p, t, stage, &f);
 	double *start = NEWN(a, double, t->n), update = 0;
+	Held *held = NEWN(a, Held, p->c->ndevice);
 
 	t->bound = t->peak = t->over = 0;
 	t->sums = p->servers ? (double)p->nweight * t->ndevice : 0;
 	starts(p, t, s, &f, start);
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
-		const double need = stage_memory(p, &s[i], trial_share(p, t, i));
+		const int64_t grains = trial_share(p, t, i);
+		const double need = stage_memory(p, &s[i], grains);
+		const double passing = p->memory_scale * (leaf_memory(&s[i], grains) + s[i].tmp);
 		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage));
 		for (int k = r; k < r + t->replicas[i]; k++) {
 			const double limit = (double)p->c->device[t->device[k]].memory;
+			const double all = held_by(&held[t->device[k]], need, passing);
 			update = fmax(update, s[i].update[p->class_of[t->device[k]]]);
 			if (limit > 0)
-				t->over = fmax(t->over, need / limit);
-			if (need > t->peak) {
-				t->peak = need;
+				t->over = fmax(t->over, all / limit);
+			if (all > t->peak) {
+				t->peak = all;
 				t->peak_rank = k;
 			}
 		}

@@ -35,7 +35,8 @@ static const char help[] = "usage: pdcc plan-profile FILE --planner auto [option
 			   "                           sequence: messages and what is kept are a part\n"
 			   "  --state F                optimizer's state per byte of parameters (0)\n"
 			   "  --zero 0|1|auto          1: replicas divide that state among them (0)\n"
-			   "  --schedule S             a stage per device, steps that end: help Schedule\n"
+			   "  --schedule S             whose steps end; several stages on a device, as\n"
+			   "                           interleaved:2, with --evaluate only: help Schedule\n"
 			   "  --without LAYER, --compress      as for the other planners\n"
 			   "  --evaluate PLAN          only this plan: 2-1-1 (replicas of stages, cut where\n"
 			   "                           the slowest is fastest) or 2-1-1@4,9 (\"ends\" of\n"
@@ -70,7 +71,7 @@ static bool number_or_auto(Ask *q, const char *flag, const char *s, double least
 			       least, most, s));
 }
 
-static bool planned(const ScheduleRow *r) { return r->place == PLACED_OWN && !(r->flow & FLOW_ASYNC); }
+static bool planned(const ScheduleRow *r) { return r->place != PLACED_LISTED && !(r->flow & FLOW_ASYNC); }
 
 static bool schedule(Ask *q, const char *s)
 {
@@ -152,6 +153,10 @@ static bool read_flags(Ask *q, int argc, char **argv)
 			q->tensor, q->each);
 	if (q->within <= 0)
 		return diag_error(q->d, NOLOC, 1, "--bandwidth B is missing");
+	if (!q->evaluate && schedule_row(q->schedule)->place != PLACED_OWN)
+		return diag_error(q->d, NOLOC, 1,
+			"--schedule %s has several stages on a device: only --evaluate PLAN plays it",
+			schedule_str(q->a, q->schedule));
 	if (q->largest && q->memory <= 0)
 		return diag_error(q->d, NOLOC, 1, "--largest wants --memory BYTES, which is what ends it");
 	return true;
@@ -242,22 +247,18 @@ static const Trial *evaluate(const Ask *q, PlanSearch *s, const PlanModel *p)
 {
 	const char *at = strchr(q->evaluate, '@');
 	const char *counts = at ? arena_strn(q->a, q->evaluate, (size_t)(at - q->evaluate)) : q->evaluate;
-	int *replicas, n, sum = 0;
+	int *replicas, n, devices = 0;
+	Trial *t = NULL;
 
-	if (!plan_parse(q->a, counts, &replicas, &n, q->d))
+	if (!plan_parse(q->a, counts, &replicas, &n, q->d) ||
+		(n && !(t = trial_asked(q->a, p, n, replicas, &devices, q->d))))
 		return NULL;
-	for (int i = 0; i < n; i++)
-		sum += replicas[i];
-	if (!n || sum > p->c->ndevice || n > p->st->n) {
+	if (!n || devices > p->c->ndevice || n > p->st->n) {
 		diag_error(q->d, NOLOC, 403,
 			"--evaluate %s: %d stages on %d devices; --workers gives %d devices, and the profile has %d places to cut",
-			q->evaluate, n, sum, p->c->ndevice, p->st->n);
+			q->evaluate, n, devices, p->c->ndevice, p->st->n);
 		return NULL;
 	}
-	Trial *t = trial_new(q->a, n, sum, "as asked");
-	memcpy(t->replicas, replicas, sizeof *replicas * (size_t)n);
-	t->micro = trial_micro(p, n, replicas);
-	place_trial(p, t, PLACE_ORDER);
 	s->cut_budget = INFINITY;
 	if (at && !read_ends(q, at + 1, t, p->st->n))
 		return NULL;
