@@ -19,7 +19,15 @@ def why_not():
     if missing or os.geteuid():
         return 'not root' if os.geteuid() else f'no {missing[0]}'
     said = subprocess.run(['mpirun', '--version'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
-    return None if b'Open MPI' in said else "mpirun is not Open MPI's"
+    if b'Open MPI' not in said:
+        return "mpirun is not Open MPI's"
+    trial = f'pdc{os.getpid()}trial'       # where / is no mount point (a chroot) none can be entered
+    for cmd in ('ip', 'netns', 'add', trial), ('ip', 'netns', 'exec', trial, 'true'), ('ip', 'netns', 'del', trial):
+        p = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
+        if p.returncode:
+            subprocess.run(['ip', 'netns', 'del', trial], stderr=subprocess.DEVNULL)
+            return f'{" ".join(cmd)}: {p.stdout.strip()}'
+    return None
 
 
 class Net:

@@ -27,6 +27,12 @@ def cores():
     return int(os.environ.get('PDCC_CORES') or len(os.sched_getaffinity(0)))
 
 
+def timed():
+    """For what measures times: cores that only PDCC_CORES has do nothing."""
+    if cores() > len(os.sched_getaffinity(0)):
+        del os.environ['PDCC_CORES']
+
+
 def run(cmd, timeout=300, cwd=None, env=None):
     """(exit code, stdout + stderr); 124 when the time is over."""
     session = tempfile.mkdtemp(prefix='pdmpi')     # Open MPI: jobs that share a session folder race when one ends
