@@ -12,8 +12,8 @@
  *     backward  %d.1 = MatMul(..)   %d.2 = GatherGrad(%dy, %ids)   ->   %d.1 = MatMul(..)   %d = GatherAdd(%d.1, %dy, %ids)
  *
  * Left as they are: parts with --reproducible, which promises the bits of plans whose uses lie in several stages; stages without
- * replicas, where nothing travels, but for lookups; tables that are only looked up, where servers are given their rows (those that replicas gather as rows pass sparse has
- * taken away before); slices that go to servers (opsw.c) and are fewer bytes apart.
+ * replicas, where nothing travels, but for lookups; tables that are only looked up, where servers are given their rows (those that
+ * replicas gather as rows pass sparse has taken away before); slices that go to servers (opsw.c) and are fewer bytes apart.
  * Reads Stage.replicas; writes backward and update graphs. */
 #include <string.h>
 #include "passes/common/plan.h"
