@@ -147,7 +147,7 @@ def losses_with(*args):
 
 
 def faults():
-    run((2, 1), np=3, code=78, says=r"R101 .*rank 0 of 2 of its plan, but was started as rank 0 of 3")
+    run((2, 1), np=3, code=78, says=r"R101 .*rank (\d) of 2 of its plan, but was started as rank \1 of 3")
     run((2, 2), np=1, code=78, says=r"R101 .*make run")
     run((2, 1), "--out", path("x"), code=76, says=r"R301 .*NaN in microbatch 0 of step 4, reported by stage1\.r0", MLP_NAN="1")
     run((1, 1), "--stepz", "3", code=2, says=r"unknown option '--stepz'")
