@@ -50,27 +50,31 @@ static const DataInput *data_of(const DataInput *data, int n, const char *name)
 	return NULL;
 }
 
-/* Where some input is read from a file none may be made up but by its name. */
-static bool all_named(Compile *c, const Value **in, int n, const DataInput *data, int ndata, const char *flag)
+/* Where some input is read from a file none may be made up but by its name; nor where all are of a kind that is said, unless
+ * nothing is said of any, and a run names the folder. */
+static bool all_named(
+	Compile *c, const Value **in, int n, const DataInput *data, int ndata, DataKind common, const char *flag)
 {
-	const DataInput *some = NULL;
+	const char *why = NULL;
 	bool ok = true;
 
+	if (ndata && common > DATA_SYNTHETIC)
+		why = arena_printf(c->a, "the data is said to be %s", setting_word(SET_OF_DataKind, (int)common));
 	for (int i = 0; i < ndata; i++)
 		if (data[i].kind != DATA_SYNTHETIC)
-			some = &data[i];
-	for (int i = 0; some && i < n; i++)
+			why = arena_printf(c->a, "'%s' is read from %s", data[i].input, data[i].path);
+	for (int i = 0; why && i < n; i++)
 		if (!in[i]->presence && !data_of(data, ndata, in[i]->name))
 			ok = diag_error(c->d, NOLOC, 218,
-				"input '%s' has no data, and '%s' is read from %s; say %s %s=FILE, or %s %s=synthetic for made-up "
-				"numbers",
-				in[i]->name, some->input, some->path, flag, in[i]->name, flag, in[i]->name);
+				"input '%s' has no data, and %s; say %s %s=FILE, or %s %s=synthetic for made-up numbers",
+				in[i]->name, why, flag, in[i]->name, flag, in[i]->name);
 	return ok;
 }
 
 /* Every --data must name an input; of those that some stage reads the file must be there and fit, on this machine's own
  * devices; elsewhere at least its kind must be known. */
-static bool check_data(Compile *c, const DataInput *data, int ndata, const char *flag, int64_t *samples)
+static bool check_data(
+	Compile *c, const DataInput *data, int ndata, DataKind common, const char *flag, int64_t *samples)
 {
 	const Value **in = NULL;
 	const char **names = NULL;
@@ -102,7 +106,7 @@ static bool check_data(Compile *c, const DataInput *data, int ndata, const char 
 				x->input, x->input, x->path);
 	}
 	*samples = of.n;
-	return ok && all_named(c, in, n, data, ndata, flag);
+	return ok && all_named(c, in, n, data, ndata, common, flag);
 }
 
 /* Data files that are named relative to this directory are named relative to the build folder from here on: that is
@@ -140,8 +144,8 @@ bool compile_data(Compile *c, const char *dir)
 	Training *t = &c->o->t;
 	int64_t other;
 
-	if (!check_data(c, t->data.input, t->data.ninput, "--data", &c->samples) ||
-		!check_data(c, t->data.eval.data, t->data.eval.ndata, "--eval", &other))
+	if (!check_data(c, t->data.input, t->data.ninput, t->data.kind, "--data", &c->samples) ||
+		!check_data(c, t->data.eval.data, t->data.eval.ndata, t->data.eval.kind, "--eval", &other))
 		return false;
 	rebase_data(c, dir, t->data.input, t->data.ninput);
 	rebase_data(c, dir, t->data.eval.data, t->data.eval.ndata);

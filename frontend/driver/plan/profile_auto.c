@@ -416,19 +416,21 @@ static bool fits(const Ask *q, const Profile *f, int copies)
 	return ok;
 }
 
-/* By doubling, then by halves; few copies may have fewer places to cut than --evaluate wants stages. 0: no number fits. */
+enum { MOST_COPIES = 4096 };
+
+/* By doubling, then by halves; few copies may have fewer places to cut than --evaluate wants stages. 0: no number fits;
+ * MOST_COPIES: so many fit, and more are not tried. */
 static int most_copies(const Ask *q, const Profile *f)
 {
-	enum { MOST = 4096 };
 	int low = 0, high = 1;
 
-	for (; high <= MOST; high *= 2) {
+	for (; high <= MOST_COPIES; high *= 2) {
 		const bool ok = fits(q, f, high);
 		if (low && !ok)
 			break;
 		low = ok ? high : 0;
 	}
-	while (low && high - low > 1) {
+	while (low && low < MOST_COPIES && high - low > 1) {
 		const int middle = (low + high) / 2;
 		if (fits(q, f, middle))
 			low = middle;
@@ -448,6 +450,10 @@ static bool deepen(Ask *q, Profile *f)
 	if (!q->copies)
 		return diag_error(q->d, NOLOC, 465,
 			"--largest %s: no number of copies has a plan that fits into %s a device", q->largest,
+			str_bytes(q->a, (int64_t)q->memory));
+	if (q->copies == MOST_COPIES)
+		return diag_error(q->d, NOLOC, 1,
+			"--largest %s: %d copies fit into %s a device, and more are not tried", q->largest, MOST_COPIES,
 			str_bytes(q->a, (int64_t)q->memory));
 	profile_repeat(q->a, f, q->largest, q->copies, &deep, q->d);
 	*f = deep;
