@@ -13,6 +13,32 @@ int64_t value_bytes(const Value *v)
 	return type_bytes(&t);
 }
 
+int64_t held_count(const Value *v)
+{
+	if (v->kind == VAL_PARAM && v->param->part && v->param->kind == PARAM_WEIGHT)
+		return v->param->part;
+	return v->kind == VAL_NODE && cast_once(v->def) ? held_count(v->def->in[0]) : type_numel(&v->type);
+}
+
+int64_t held_bytes(const Value *v)
+{
+	const int64_t n = held_count(v);
+
+	return n < type_numel(&v->type) ? n * dtype_bytes(v->type.dtype) : value_bytes(v);
+}
+
+bool gathers_weights(const Stage *s)
+{
+	Graph *g[4];
+	const int n = stage_graphs(s, g);
+
+	for (int k = 0; k < n; k++)
+		for (const Node *x = g[k]->first; x; x = x->next)
+			if (x->op == OP_GatherWeight)
+				return true;
+	return false;
+}
+
 void find_loss(Module *m, const Graph *g)
 {
 	for (const Node *n = g->first; n; n = n->next)

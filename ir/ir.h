@@ -78,8 +78,9 @@ typedef struct Param {
 	int64_t row;
 	Shard shard; /* which part of it each device of a tensor group has (passes/shard); data is of the whole */
 	bool mixed;  /* some parts of its gradient are row-sparse (all, where rows) */
-	/* State of which each replica of a stage has so many elements, those from replica x part on (--zero; passes/comm/zero.c): the
-	 * type is f32[part], data is of the whole, which is of the parameter's type. 0: every replica has all */
+	/* Of which each replica of a stage has so many elements, those from replica x part on (--zero; passes/comm/zero.c): state has
+	 * the type f32[part]; a weight (gather.c) has the type of the whole, whose parts GatherWeight puts together. data is of the
+	 * whole. 0: every replica has all */
 	int64_t part;
 } Param;
 

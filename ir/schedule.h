@@ -91,6 +91,9 @@ typedef struct Schedule {
 	/* By stage: the n-th backwards of its replicas (W, where they are split) sum their gradients together, so that none ends
 	 * before all have begun (AllReduce {each}); NULL: in no stage */
 	bool *together;
+	/* By stage: the n-th forwards of its replicas gather weights together, and the n-th backwards (and W) too (GatherWeight); NULL: in
+	 * no stage */
+	bool *gathers;
 	DeviceSchedule *dev; /* by rank */
 	const char *file;    /* NULL: it was made here */
 	ActionPlace *place;

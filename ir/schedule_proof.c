@@ -11,7 +11,7 @@ typedef struct Proof {
 	Diag *d;
 	Arena *a;
 	int *synced;   /* async, by rank: sums of gradients it came to */
-	int *begun;    /* by rank and stage: backwards that sum gradients with those of other replicas */
+	int *begun;    /* by rank and stage: actions that meet those of other replicas (meets) */
 	char *done;    /* [kind][stage][mb] */
 	int *holds[2]; /* [rank][stage][slot], [rank][stage][entry] -> mb + 1 that owns it */
 	int most;      /* slots or entries of a stage */
@@ -168,21 +168,44 @@ static bool all_synced(const Proof *p, int rank, int at)
 	return true;
 }
 
-/* Schedule.together: the action at hand has begun, and so have those of the other replicas. */
+/* Do the actions of this kind of the stage's replicas meet (Schedule.together, gathers)? */
+static bool meets(const Schedule *s, const Action *x)
+{
+	const bool sums = s->together && s->together[x->stage] && x->kind == (schedule_has(s, ACT_W) ? ACT_W : ACT_B);
+
+	return sums ||
+	       (s->gathers && s->gathers[x->stage] && (x->kind == ACT_F || x->kind == ACT_B || x->kind == ACT_W));
+}
+
+/* The k-th such action of a stage on a device, from 1 on; NULL: it has fewer. */
+static const Action *meeting(const Schedule *s, int rank, int stage, int k)
+{
+	const DeviceSchedule *d = &s->dev[rank];
+
+	for (int i = 0; i < d->n; i++)
+		if (d->act[i].stage == stage && meets(s, &d->act[i]) && --k == 0)
+			return &d->act[i];
+	return NULL;
+}
+
+/* Where it meets others, the action at hand has begun, and so has that of the other replicas in its turn, which is of its kind. */
 static bool all_begun(const Proof *p, int rank, int at)
 {
 	const Schedule *s = p->s;
 	const Action *x = &s->dev[rank].act[at];
 	int *begun = &p->begun[x->stage], k = 0;
 
-	if (!s->together || !s->together[x->stage] || x->kind != (schedule_has(s, ACT_W) ? ACT_W : ACT_B))
+	if (!meets(s, x))
 		return true;
 	for (int i = 0; i <= at; i++)
-		k += s->dev[rank].act[i].stage == x->stage && s->dev[rank].act[i].kind == x->kind;
+		k += s->dev[rank].act[i].stage == x->stage && meets(s, &s->dev[rank].act[i]);
 	begun[rank * s->nstage] = k;
-	for (int r = 0; r < s->replicas[x->stage]; r++)
-		if (begun[s->device[x->stage][r] * s->nstage] < k)
+	for (int r = 0; r < s->replicas[x->stage]; r++) {
+		const int other = s->device[x->stage][r];
+		const Action *its = meeting(s, other, x->stage, k);
+		if (begun[other * s->nstage] < k || !its || its->kind != x->kind)
 			return false;
+	}
 	return true;
 }
 

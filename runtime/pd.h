@@ -364,6 +364,9 @@ void pd_scatter_start(const pd_group *g, float *buf, const pd_part *p, int n);
 void pd_scatter_add(const pd_group *g, float *sum, const float *one, const pd_part *p, int n, int add);
 /* AllGather: the parts of all members, elements of `size` bytes. */
 void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size_t size);
+/* Weights of which each replica has its part alone, from p[i].own on at `own`: the wholes are at p[i].at in buf when pd_allreduce_wait()
+ * comes back. */
+void pd_gather_start(const pd_group *g, void *buf, const void *own, const pd_part *p, int n, size_t size);
 /* The same of sums of gradients, where somebody looks at them: --dump-grads, pdcc verify. */
 void pd_gradients_whole(const pd_group *g, void *buf, const pd_part *p, int n);
 /* Every rank of the group contributes `bytes`; out gets n * bytes in group order. */

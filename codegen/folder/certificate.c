@@ -4,6 +4,7 @@
  * line per action list, message and value: as large as the plan. docs/certificate.md says what each word means. */
 #include <inttypes.h>
 #include <string.h>
+#include "ir/analysis.h"
 #include "codegen/write/build.h"
 
 static const char graph_word[4] = { 'F', 'B', 'W', 'U' };
@@ -239,6 +240,14 @@ static const char *moment_text(const Listing *l, Moment x)
 	return arena_printf(l->b->a, "%c%d", l->word[x.graph], x.place);
 }
 
+/* As much of a value as a device has of it: of a weight in parts, or its copy in 16 bits, so many elements in a row. */
+static Type held_type(const Value *v)
+{
+	const int64_t n = held_count(v);
+
+	return n < type_numel(&v->type) ? type_make(v->type.dtype, 1, &n) : v->type;
+}
+
 static void write_values(Listing *l, Buf *out)
 {
 	const char *comma = "";
@@ -249,16 +258,17 @@ static void write_values(Listing *l, Buf *out)
 		const Value *v = x->v;
 		buf_printf(out, "%s\n   [%s, ", comma, quoted_json(l->b->a, v->name));
 		comma = ",";
-		const char *type = str_type(l->b->a, &v->type);
+		const Type held = held_type(v);
+		const char *type = str_type(l->b->a, &held);
 		if (v->kind == VAL_PARAM)
 			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"always\", \"always\", \"%s\"]",
 				v->param->kind == PARAM_STATE ? "state" : "params",
 				param_at(l->s, v) -
 					l->s->at[v->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS],
-				type_bytes(&v->type), type);
+				type_bytes(&held), type);
 		else
 			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"%s\", \"%s\", \"%s\"]",
-				region_word[v->region], v->offset, type_bytes(&v->type), moment_text(l, x->first),
+				region_word[v->region], v->offset, type_bytes(&held), moment_text(l, x->first),
 				moment_text(l, x->last), type);
 	}
 	buf_puts(out, "]\n");

@@ -22,10 +22,9 @@ static const char *algorithm(const Build *b, const Node *n)
 	if (b->t && b->t->loop.reproducible)
 		return "the tree of --reproducible";
 	if (attr_int(n, "each"))
-		return "every replica its part (ReduceScatter), in every backward; it has that sum and the state of the part; then the "
-		       "weights are gathered";
+		return "every replica its part (ReduceScatter), in every backward; it has that sum and the state of the part";
 	if (attr_int(n, "parts"))
-		return "every replica its part (ReduceScatter), whose state it has; then the weights are gathered";
+		return "every replica its part (ReduceScatter), whose state it has";
 	if (strcmp(codec, "none"))
 		return arena_printf(b->a, "ring, packed by %s%s%s; a small AllReduce as it is", codec,
 			attr_int(n, "feedback") ? " with error feedback" : "",
@@ -131,9 +130,39 @@ static void servers(const Build *b, Buf *out, const Stage *s)
 	buf_printf(out, ": pulled and pushed in every step%s%s\n", *wire ? ", as " : "", wire);
 }
 
+/* What is gathered of weights that are updated in parts: behind the update, or, with --zero 3, by every forward and backward. */
+static void gathered(const Build *b, Buf *out, const Stage *s)
+{
+	Graph *g[4];
+	const int ngraph = stage_graphs(s, g);
+	const char *what = "";
+	int64_t updated = 0;
+
+	for (const Node *n = s->update->first; n; n = n->next)
+		for (int i = 0; n->op == OP_AllGather && i < n->nin; i++)
+			updated += type_bytes(&n->in[i]->type);
+	if (updated)
+		buf_printf(out, "    weights    %s gathered behind the update\n", size_text(b->a, updated));
+	for (int k = 0; k < ngraph; k++) {
+		int64_t bytes = 0, buckets = 0;
+		for (const Node *n = g[k]->first; n; n = n->next)
+			if (n->op == OP_GatherWeight) {
+				bytes += type_bytes(&n->out[0]->type);
+				buckets = attr_int(n, "bucket") + 1;
+			}
+		if (buckets)
+			what = arena_printf(b->a, "%s%s%s in each %s, in %" PRId64 " buckets", what, *what ? "; " : "",
+				size_text(b->a, bytes), g[k]->name, buckets);
+	}
+	if (*what)
+		buf_printf(out, "    weights    gathered from %d replicas, each of which has a part: %s\n", s->replicas,
+			what);
+}
+
 void plan_ways(const Build *b, Buf *out, const Stage *s)
 {
 	sums(b, out, s);
+	gathered(b, out, s);
 	rows(b, out, s);
 	servers(b, out, s);
 }

@@ -58,7 +58,7 @@ static void write_globals(StageCx *x, Cw *w)
 	cw_blank(w);
 	if (late(x) && x->layout[REGION_GRADS].n)
 		cw_stmt(w, arena_printf(a, "of %d steps", late(x) + 1), "static struct grads *sums;");
-	if (leaf_added(x))
+	if (leaf_added(x) && s->bytes[REGION_LEAF])
 		cw_stmt(w, "gradients of a microbatch, until they are added to G", "static char *L;");
 	if (s->bytes[REGION_TMP])
 		cw_stmt(w, "all other values, packed by lifetime", "static char *tmp;");

@@ -62,6 +62,8 @@ typedef struct StageCx {
 	const Node **object;
 	int nobject, capobject;
 	const Value **local;
+	const Node *
+		gathering; /* the bucket of weights whose gather has begun and was not waited for: its first node; NULL: none */
 	int nlocal, caplocal;    /* temporaries of the function being written */
 	bool used[NAMES];        /* in its body */
 	bool group, row, clears; /* the file names its group of replicas, row(mb), clear_rows */
@@ -119,6 +121,9 @@ void write_update(StageCx *x, Cw *w);
 /* ---- stage_parts.c: state in parts ---- */
 bool moves_parts(const Node *n);
 void write_part_tables(StageCx *x, Cw *w);
+/* --zero 3: the gather of a bucket's weights begins; in front of a node that reads some, or that begins the next, it is waited for. */
+void write_weights(StageCx *x, Cw *w, const Node *n);
+void await_weights(StageCx *x, Cw *w, const Node *n);
 const char *parts_args(const StageCx *x, const Node *n); /* the table of an AllReduce or AllGather, and its length */
 void write_gather(StageCx *x, Cw *w, const Node *n);
 
@@ -204,7 +209,9 @@ bool owned_update(StageCx *x, Cw *w, const Node *n); /* opens a block for its ow
 void send_owned(StageCx *x, Cw *w);                  /* behind the updates */
 
 bool needs_replica(const StageCx *x); /* the code asks which of the replicas it runs on */
-bool leaf_apart(const StageCx *x);    /* a microbatch's gradients have memory of their own */
-bool leaf_added(const StageCx *x);    /* and each is added to its sum once it is made: no tree */
+bool leaf_brief(const StageCx
+		*x); /* gradients that are summed in parts are temporary: a function waits for those sums at its end */
+bool leaf_apart(const StageCx *x); /* a microbatch's gradients have memory of their own */
+bool leaf_added(const StageCx *x); /* and each is added to its sum once it is made: no tree */
 
 #endif

@@ -11,13 +11,15 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
+#include "ir/analysis.h"
 #include "stage.h"
 
 enum { PARALLEL = 32768 }; /* elements from which on threads pay */
 
 bool needs_replica(const StageCx *x)
 {
-	return x->clears || (round_robin(x) && x->s->replicas > 1) || stage_has(x->s->update, OP_AllGather);
+	return x->clears || (round_robin(x) && x->s->replicas > 1) || stage_has(x->s->update, OP_AllGather) ||
+	       gathers_weights(x->s);
 }
 
 static const char *micro_head(const StageCx *x, const char *name)
@@ -57,6 +59,7 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 	case OP_Push:
 	case OP_Collect: return;
 	case OP_AllGather: write_gather(x, w, n); return;
+	case OP_GatherWeight: write_weights(x, w, n); return;
 	case OP_Give:
 	case OP_Fetch:
 	case OP_Return:
@@ -122,6 +125,7 @@ static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
 			continue;
 		}
 		clock_node(x, w, n);
+		await_weights(x, w, n);
 		write_node(x, w, n);
 		if (n->phase == PHASE_BWD && leaf_added(x))
 			write_adds(x, w, n);
@@ -147,6 +151,7 @@ Cw function_body(StageCx *x, Buf *body)
 {
 	memset(x->used, 0, sizeof x->used);
 	x->nlocal = 0;
+	x->gathering = NULL;
 	return (Cw){ .out = body, .indent = 1 };
 }
 
@@ -363,9 +368,11 @@ static void write_adding(StageCx *x, Cw *w)
 /* Nodes of the graph that makes a microbatch's gradients. */
 static void write_gradients(StageCx *x, Cw *in, const Graph *g)
 {
-	if (sums_each(x->s))
+	if (sums_each(x->s) && !leaf_brief(x))
 		cw_stmt(in, "of the microbatch before, whose gradients lie in L", "pd_allreduce_wait();");
 	write_nodes(x, in, g->first, NULL);
+	if (leaf_brief(x))
+		cw_stmt(in, "of gradients that lie in tmp", "pd_allreduce_wait();");
 	if (leaf_added(x))
 		cw_line(in, "done++;");
 	else if (leaf_apart(x))

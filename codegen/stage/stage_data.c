@@ -1,6 +1,7 @@
 /* The data of a stage's file: structs that lay out the arena, tables of parameters and inputs, constants. */
 #include <inttypes.h>
 #include <string.h>
+#include "ir/analysis.h"
 #include "stage.h"
 
 static const Value *root_of(const Value *v) { return v->alias ? v->alias : v; }
@@ -109,12 +110,12 @@ void layout_stage(StageCx *x)
 		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
 		const bool several = is_versioned(s, s->param[i]);
 		add_member(x, &x->layout[several ? LAYOUT_VERSIONS : (int)r], s->param[i], s->param[i]->name,
-			s->param_at[i] - s->at[r] - (several ? s->versions_at : 0), type_numel(&s->param[i]->type));
+			s->param_at[i] - s->at[r] - (several ? s->versions_at : 0), held_count(s->param[i]));
 	}
 	for (const Node *n = s->forward->first; n; n = n->next)
 		if (cast_once(n))
 			add_member(x, &x->layout[REGION_STATE], n->out[0], n->out[0]->name, n->out[0]->offset,
-				type_numel(&n->out[0]->type));
+				held_count(n->out[0]));
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate || n->op == OP_Collect)
 			grads += (type_numel(&n->out[0]->type) * dtype_bytes(n->out[0]->type.dtype) + ALIGN - 1) /
@@ -230,7 +231,7 @@ void write_params(StageCx *x, Cw *w)
 		const bool several = is_versioned(s, v);
 		const Struct *l = &x->layout[state ? REGION_STATE : several ? LAYOUT_VERSIONS : (int)REGION_PARAMS];
 		const Names *names = &l->names;
-		const Type *all = v->param->part ? &v->param->of->type : &v->type;
+		const Type *all = state && v->param->part ? &v->param->of->type : &v->type;
 		const char *fill = v->param->random || v->param->fill == 0
 		                           ? ""
 		                           : arena_printf(a, " .fill = %.17g,", v->param->fill);

@@ -19,7 +19,7 @@ static void write_pointers(StageCx *x, Cw *w)
 		cw_line(w, "sums = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA), s->at[REGION_GRADS]);
 	if (x->layout[REGION_GRADS].n && !reproducible(x)) {
 		cw_line(w, "G = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA), s->at[REGION_GRADS]);
-		if (leaf_apart(x))
+		if (s->bytes[REGION_LEAF])
 			cw_line(w, "L = %s + %" PRId64 ";", use(x, NAME_ARENA), s->at[REGION_LEAF]);
 	}
 	if (s->bytes[REGION_TMP])

@@ -156,8 +156,8 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 		if (attr_int(k, "each")) {
 			if (attr_int(k, "bucket") > 0)
 				cw_line(w, "pd_allreduce_wait();");
-			cw_line(w, "pd_scatter_add(%s, (float *)G, (float *)(void *)L, %s, done > 0);", group_text(x),
-				parts_args(x, k));
+			cw_line(w, "pd_scatter_add(%s, (float *)G, (float *)(void *)%s, %s, done > 0);", group_text(x),
+				leaf_brief(x) ? "tmp" : "L", parts_args(x, k));
 			continue;
 		}
 		if (leaf_added(x))

@@ -44,8 +44,87 @@ static int64_t place(const StageCx *x, const Value *v)
 	return v->kind == VAL_PARAM ? x->s->param_at[param_index(x->s, v)] - x->s->at[REGION_PARAMS] : v->offset;
 }
 
+/* ---- weights in parts (passes/comm/gather.c) ---- */
+
+static bool same_bucket(const Node *n, const Node *first)
+{
+	return n && n->op == OP_GatherWeight && n->graph == first->graph &&
+	       attr_int(n, "bucket") == attr_int(first, "bucket");
+}
+
+static const char *bucket_table(const StageCx *x, const Node *n)
+{
+	return arena_printf(x->b->a, "%s_weights%" PRId64, n->graph->name, attr_int(n, "bucket"));
+}
+
+/* Bytes from P to the part that a device has of a weight, or of its copy in 16 bits. */
+static int64_t place_held(const StageCx *x, const Value *v)
+{
+	return v->kind == VAL_PARAM ? place(x, v) : x->s->at[REGION_STATE] + v->offset - x->s->at[REGION_PARAMS];
+}
+
+static void write_bucket_table(StageCx *x, Cw *w, const Node *first)
+{
+	cw_blank(w);
+	cw_comment(w,
+		"weights that a %s gathers: where they lie then, elements, how many of them a replica has, where those lie from P on",
+		first->graph->name);
+	cw_open(w, "static const pd_part %s[] =", bucket_table(x, first));
+	for (const Node *n = first; same_bucket(n, first); n = n->next) {
+		const Value *v = n->in[0];
+		if (n->out[0]->region != REGION_TMP)
+			bug("%s is gathered, but is no temporary", v->name);
+		const int64_t size = dtype_bytes(v->type.dtype);
+		cw_stmt(w, arena_printf(x->b->a, "%s%s", v->kind == VAL_PARAM ? "@" : "%", v->name),
+			"{ %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },", n->out[0]->offset / size,
+			type_numel(&v->type), held_count(v), place_held(x, v) / size);
+	}
+	cw_close(w, ";");
+}
+
+static void write_bucket_tables(StageCx *x, Cw *w)
+{
+	Graph *g[4];
+	const int ngraph = stage_graphs(x->s, g);
+
+	for (int k = 0; k < ngraph; k++)
+		for (const Node *n = g[k]->first; n; n = n->next)
+			if (n->op == OP_GatherWeight && !same_bucket(n->prev, n))
+				write_bucket_table(x, w, n);
+}
+
+void write_weights(StageCx *x, Cw *w, const Node *n)
+{
+	int count = 0;
+
+	if (same_bucket(n->prev, n))
+		return;
+	for (const Node *k = n; same_bucket(k, n); k = k->next)
+		count++;
+	cw_stmt(w, arena_printf(x->b->a, "bucket %" PRId64, attr_int(n, "bucket")),
+		"pd_gather_start(%s, tmp, P, %s, %d, sizeof(%s));", group_text(x), bucket_table(x, n), count,
+		dtype_c(n->in[0]->type.dtype));
+	x->gathering = n;
+}
+
+void await_weights(StageCx *x, Cw *w, const Node *n)
+{
+	const Node *of = x->gathering;
+	bool reads = of && n->op == OP_GatherWeight && !same_bucket(n, of);
+
+	for (int i = 0; of && i < n->nin; i++) {
+		const Value *v = n->in[i] ? value_root(n->in[i]) : NULL;
+		reads |= v && v->kind == VAL_NODE && same_bucket(v->def, of);
+	}
+	if (!reads)
+		return;
+	cw_line(w, "pd_allreduce_wait();");
+	x->gathering = NULL;
+}
+
 void write_part_tables(StageCx *x, Cw *w)
 {
+	write_bucket_tables(x, w);
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		if (!moves_parts(n))
 			continue;

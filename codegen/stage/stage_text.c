@@ -1,8 +1,14 @@
 /* Small pieces of text that all writers of a stage's file use, and what they ask of it. They call none of the others. */
 #include <inttypes.h>
+#include "ir/analysis.h"
 #include "stage.h"
 
-bool leaf_apart(const StageCx *x) { return x->layout[REGION_GRADS].n && x->s->bytes[REGION_LEAF] > 0; }
+bool leaf_brief(const StageCx *x) { return sums_each(x->s) && gathers_weights(x->s); }
+
+bool leaf_apart(const StageCx *x)
+{
+	return x->layout[REGION_GRADS].n && (x->s->bytes[REGION_LEAF] > 0 || leaf_brief(x));
+}
 
 bool reproducible(const StageCx *x)
 {

@@ -181,14 +181,13 @@ bool sums_in_order(Arena *a, const Schedule *s, int kind)
 	return true;
 }
 
-/* Where a bucket lies in memory as long as it is summed (--zero 2): an eighth of all, unless it was said. */
-static double zero_limit(const Ready *g, int n, const SumRule *rule)
+static double all_bytes(const Ready *g, int n)
 {
 	double all = 0;
 
 	for (int i = 0; i < n; i++)
 		all += g[i].r.bytes;
-	return rule->bucket > 0 ? rule->bucket : all / 8;
+	return all;
 }
 
 /* Sums of gradients as buckets; false: they cannot begin before SYNC. */
@@ -210,7 +209,7 @@ static bool join_buckets(
 		return false;
 	qsort(r, (size_t)n, sizeof *r, by_place); /* places differ, or the node makes both */
 	const bool each = zero_each(m, s, cx);
-	const double limit = each ? zero_limit(r, n, &rule) : bucket_limit(s, r, n, model, &rule, cx);
+	const double limit = each ? zero_bucket(cx->train, all_bytes(r, n)) : bucket_limit(s, r, n, model, &rule, cx);
 	if (limit <= 0)
 		return false;
 	for (int i = 0; i < n; i++) {

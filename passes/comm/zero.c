@@ -1,4 +1,4 @@
-/* zero: --zero 1, optimizer state in parts (ZeRO; Rajbhandari 2020, stage 1), and --zero 2, gradients too. Where a stage has R replicas, each has a part of every
+/* zero: --zero 1, optimizer state in parts (ZeRO; Rajbhandari 2020, stage 1), --zero 2, gradients too, --zero 3, weights too (gather.c). Where a stage has R replicas, each has a part of every
  * state: of n elements part_of(n, R), contiguous, from replica x part on. It updates that part of the weight, with the sum of that
  * part of the gradient, and all of them gather the weights behind the updates:
  *     AllReduce(%g.w2, %g.b2, ...) {over=replicas, parts=R}      a ReduceScatter (zero_scatter, called by comm for each sum)
@@ -19,6 +19,7 @@
 #include "passes/schedule/schedule.h"
 #include "comm.h"
 #include "ir/analysis.h"
+#include "passes/cost/sumcost.h"
 
 const char *zero_refused(const Training *t, int64_t tensor, bool async)
 {
@@ -45,11 +46,6 @@ static bool allowed(const Module *m, PassCx *cx)
 	const bool async = schedule_is_async(schedule_asked(m, cx)) || (m->schedule && m->schedule->async);
 	const char *why = zero_refused(cx->train, m->tensor, async);
 
-	if (level > 2)
-		return diag_error(cx->d, NOLOC, 520,
-			"--zero %d would divide weights among replicas, which is not there yet; --zero 2 divides the optimizer's "
-			"state and gradients",
-			level);
 	return !why || diag_error(cx->d, NOLOC, 520, "--zero %d does not go with %s", level, why);
 }
 
@@ -103,11 +99,25 @@ static bool divide(Node *n, const Stage *s, PassCx *cx)
 	return true;
 }
 
+/* --zero 3: those that no node needs whole but in forwards and backwards are in parts themselves. Gives how many. */
+static int divide_weights(Value **w, int *n, const Stage *s)
+{
+	const int all = *n;
+
+	*n = 0;
+	for (int i = 0; i < all; i++)
+		if (gather_divides(w[i], s))
+			w[i]->param->part = part_of(type_numel(&w[i]->type), s->replicas);
+		else
+			w[(*n)++] = w[i];
+	return all - *n;
+}
+
 /* Gives how many parameters are updated in parts. */
 static int divide_stage(Module *m, Stage *s, PassCx *cx)
 {
 	Value **w = NULL;
-	int nw = 0, cap = 0;
+	int nw = 0, cap = 0, divided;
 	int64_t bytes = 0;
 
 	for (Node *n = s->update->first; n; n = n->next) {
@@ -119,15 +129,19 @@ static int divide_stage(Module *m, Stage *s, PassCx *cx)
 	}
 	if (!nw)
 		return 0;
-	Builder b = {
-		.m = m, .g = s->update, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id, .d = cx->d
-	};
-	attr_set_int(build(&b, OP_AllGather, NULL, nw, w, NULL), "parts", s->replicas);
 	if (cx->explain)
 		buf_printf(cx->explain,
 			"stage %d: state of %d parameters in %d parts: %lld bytes less on each device\n", s->id, nw,
 			s->replicas, (long long)bytes);
-	return nw;
+	divided = nw;
+	if (cx->train->plan.zero > 2 && gather_meets(m, s, cx) && divide_weights(w, &nw, s))
+		gather_weights(m, s, cx);
+	Builder b = {
+		.m = m, .g = s->update, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id, .d = cx->d
+	};
+	if (nw)
+		attr_set_int(build(&b, OP_AllGather, NULL, nw, w, NULL), "parts", s->replicas);
+	return divided;
 }
 
 bool pass_zero(Module *m, PassCx *cx)
@@ -215,7 +229,7 @@ bool zero_each(const Module *m, const Stage *s, PassCx *cx)
 	if (!x->together)
 		x->together = NEWN(m->arena, bool, m->nstage);
 	x->together[s->id] = true;
-	x->together[s->id] = schedule_together(m, x->together);
+	x->together[s->id] = schedule_meets(m);
 	if (!x->together[s->id])
 		diag_note(cx->d, FILELOC(m->file),
 			"stage %d: gradients stay whole until the last backward (--zero 1 there): %s", s->id,
@@ -223,6 +237,14 @@ bool zero_each(const Module *m, const Stage *s, PassCx *cx)
 				? "its replicas have unlike numbers of microbatches"
 				: "this schedule stands still if backwards of replicas wait for each other");
 	return x->together[s->id];
+}
+
+double zero_bucket(const Training *t, double all)
+{
+	enum { MOST = 16 << 20 };
+	const SumRule rule = sum_rule(t);
+
+	return rule.bucket > 0 ? rule.bucket : all / 8 < MOST ? all / 8 : MOST;
 }
 
 void zero_sum_parts(Node *sum, const Stage *s)

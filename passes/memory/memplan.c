@@ -26,7 +26,8 @@ typedef struct Class {
 	int read;               /* kept: position of its last reader in the backward */
 	bool slot, leaf, fixed; /* fixed: no other value may be computed into it */
 	bool wire;              /* sent or received */
-	bool entry;             /* by a forward received, or by a backward sent that made it */
+	bool brief; /* a leaf that is temporary: the sum of its parts is waited for before the function ends */
+	bool entry; /* by a forward received, or by a backward sent that made it */
 } Class;
 
 typedef struct Planner {
@@ -35,6 +36,7 @@ typedef struct Planner {
 	Stage *s;
 	Class **all;
 	int nall, capall; /* in order of birth */
+	bool brief; /* leaves that are summed in parts are: what comes next gathers weights behind those sums anyway */
 } Planner;
 
 static int64_t round_up(int64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
@@ -170,7 +172,7 @@ static bool place_special(Planner *p, Node *n, int at)
 		v->alias = NULL;
 		v->region = REGION_STATE;
 		v->offset = p->s->bytes[REGION_STATE];
-		p->s->bytes[REGION_STATE] += round_up(value_bytes(v));
+		p->s->bytes[REGION_STATE] += round_up(held_bytes(v));
 	} else if (n->op == OP_Collect) {
 		v->aux = NULL;
 		v->alias = NULL;
@@ -219,6 +221,8 @@ static void classify(Planner *p, Graph *g)
 				demand_views(p, c, v);
 			} else {
 				new_class(p, v, g, n->mark);
+				class_of(v)->fixed =
+					n->op == OP_GatherWeight; /* it is written from elsewhere, into TMP */
 				reach(class_of(v), v, 0);
 				demand_views(p, class_of(v), v);
 			}
@@ -243,6 +247,7 @@ static void place_leaf(Planner *p, const Node *n)
 		bug("gradient %s lies elsewhere", n->in[0]->name);
 	if (attr_int(n, "part")) { /* only its part has a place among the sums */
 		c->root->region = REGION_LEAF;
+		c->brief = p->brief;
 		n->out[0]->offset = p->s->bytes[REGION_GRADS];
 		p->s->bytes[REGION_GRADS] += round_up(value_bytes(n->out[0]));
 		return;
@@ -369,7 +374,8 @@ static int64_t pack(Planner *p, const Graph *g, Region r)
 	int64_t top = 0;
 
 	for (int i = 0; i < p->nall; i++)
-		if (p->all[i]->graph == g && !p->all[i]->slot && p->all[i]->leaf == (r == REGION_LEAF))
+		if (p->all[i]->graph == g && !p->all[i]->slot &&
+			(p->all[i]->leaf && !p->all[i]->brief) == (r == REGION_LEAF))
 			v[n++] = p->all[i];
 	merge_sort(v, placed, n);
 	if (r == REGION_TMP)
@@ -475,7 +481,7 @@ static void place_params(Planner *p)
 		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
 		int64_t *to = (s->versioned[i] = has_versions(p, s->param[i])) ? &s->version_bytes : &s->bytes[r];
 		s->param_at[i] = *to;
-		*to += round_up(value_bytes(s->param[i]));
+		*to += round_up(held_bytes(s->param[i]));
 	}
 	s->versions_at = s->bytes[REGION_PARAMS];
 	if (s->version_bytes)
@@ -530,6 +536,7 @@ static void plan_stage(Planner *p)
 	for (int r = 0; r < REGION_COUNT; r++)
 		s->at[r] = s->bytes[r] = 0;
 	s->slot_bytes = s->entry_bytes = s->bytes_kept = s->bytes_comm = 0;
+	p->brief = gathers_weights(s);
 	for (int k = 0; k < ngraph - 1; k++)
 		classify(p, g[k]);
 	place_leaves(p);

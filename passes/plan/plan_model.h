@@ -97,11 +97,11 @@ typedef struct PlanModel {
 	int *place, nplace;                        /* the states where cut_best cuts: all, or some of many */
 	ScheduleSpec schedule, played;             /* that memory is planned for; that the simulator plays */
 	PlanRecompute recompute;
-	int64_t global;                   /* microbatches per step as asked for; 0: any */
-	int64_t per_replica;              /* the same per replica of the widest stage; 0: any */
-	int64_t most_stages;              /* of a plan; 0: any */
-	bool blocks;                      /* replicas have blocks of microbatches (Sched.blocks) */
-	int zero;                         /* replicas divide the optimizer's state, from 2 on gradients too */
+	int64_t global;      /* microbatches per step as asked for; 0: any */
+	int64_t per_replica; /* the same per replica of the widest stage; 0: any */
+	int64_t most_stages; /* of a plan; 0: any */
+	bool blocks;         /* replicas have blocks of microbatches (Sched.blocks) */
+	int zero;            /* replicas divide the optimizer's state, from 2 on gradients too, 3 weights too */
 	bool no_replicas, equal_replicas; /* none at all; every stage has as many (asynchronous servers) */
 	double memory_scale;              /* what the estimate of memory is multiplied with */
 } PlanModel;

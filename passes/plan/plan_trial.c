@@ -227,7 +227,7 @@ static void again(const PlanModel *p, const Trial *t, TrialStage *s, int at, int
 	}
 }
 
-/* Gradients of every microbatch are summed in parts, and two buckets of an eighth of them lie in memory (passes/comm/zero.c). */
+/* Gradients of every microbatch are summed in parts, and two buckets of them lie in memory (passes/comm/zero.c). */
 static bool each_in_parts(const PlanModel *p)
 {
 	return p->zero > 1 && p->train && !p->train->loop.reproducible && !p->train->target.f64;
@@ -277,20 +277,37 @@ TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
 	return stages_of(a, p, t, stage, &f);
 }
 
-/* Gradients of a microbatch before they are added to those of the step. */
-static double leaf_memory(const TrialStage *s, int64_t grains)
+/* What lies in memory while buckets are summed or gathered (passes/comm/zero.c: zero_bucket): the largest tensor and a bucket beside it,
+ * or two buckets. */
+static double bucket_memory(const PlanModel *p, const TrialStage *s)
 {
-	return s->sums > 1 ? s->grads / 4 : grains > 1 ? s->grads : 0;
+	const double bucket = zero_bucket(p->train, s->trained);
+
+	return fmin(s->trained, fmax(s->grads, bucket) + bucket);
+}
+
+/* Gradients of a microbatch before they are added to those of the step. */
+static double leaf_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
+{
+	return s->sums > 1 ? bucket_memory(p, s) : grains > 1 ? s->grads : 0;
+}
+
+/* With --zero 3 a device has its part, and what it gathers. */
+static double weight_memory(const PlanModel *p, const TrialStage *s)
+{
+	const bool parts = p->zero > 2 && s->parts > 1;
+
+	return parts ? s->weights - s->trained + s->trained / s->parts + bucket_memory(p, s) : s->weights;
 }
 
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 {
 	/* those of so many steps are under way, or are made */
 	const double sums = schedule_row(p->schedule)->flow & FLOW_BESIDE ? p->schedule.n : 1;
-	const double leaf = leaf_memory(s, grains), all = s->inflight * s->slot + s->tmp;
+	const double leaf = leaf_memory(p, s, grains), all = s->inflight * s->slot + s->tmp;
 	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
 
-	return p->memory_scale * (s->weights + (sums / s->sums + p->state / s->parts) * s->trained +
+	return p->memory_scale * (weight_memory(p, s) + (sums / s->sums + p->state / s->parts) * s->trained +
 					 (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
 }
 
@@ -372,7 +389,7 @@ void trial_judge(const PlanModel *p, Trial *t)
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
 		const int64_t grains = trial_share(p, t, i);
 		const double need = stage_memory(p, &s[i], grains);
-		const double passing = p->memory_scale * (leaf_memory(&s[i], grains) + s[i].tmp);
+		const double passing = p->memory_scale * (leaf_memory(p, &s[i], grains) + s[i].tmp);
 		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage));
 		for (int k = r; k < r + t->replicas[i]; k++) {
 			const double limit = (double)p->c->device[t->device[k]].memory;

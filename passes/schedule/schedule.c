@@ -280,7 +280,7 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
 }
 
-bool schedule_together(const Module *m, bool *stage)
+bool schedule_meets(const Module *m)
 {
 	Arena *a = arena_new();
 	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
@@ -288,7 +288,6 @@ bool schedule_together(const Module *m, bool *stage)
 	Sched c = { .a = a, .s = &s };
 
 	find_edges(&c, m);
-	s.together = stage;
 	const bool ok = schedule_verify(&s, c.edge, c.nedge, &silent);
 	arena_free(a);
 	return ok;

@@ -118,6 +118,9 @@ typedef struct SimModel {
 	int nmsg;
 	SimJoin *join;
 	int njoin;
+	SimJoin *
+		gather; /* weights that every forward, backward or W of a stage gathers (GatherWeight): their bytes; times have them in F, B, W */
+	int ngather;
 	SimServe *serve;
 	int nserve;
 	int nserver;    /* the last devices */
@@ -215,6 +218,11 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 bool sim_small_sum(const SimJoin *j);
 /* A ReduceScatter or AllGather of parts (passes/comm/zero.c), at the end of the list. */
 SimJoin *sim_add_parts(Arena *a, SimModel *x, const Stage *s, const Node *n, int *cap);
+/* The weights that the stage's forward, backward and W gather; seconds of such a graph, where the gather of a bucket goes on while that of
+ * the one before is read; *links grows by those of the gathers alone. */
+void sim_add_gathers(Arena *a, SimModel *x, const Stage *s, int *cap);
+double sim_gathered_seconds(
+	const SimModel *x, const Stage *s, const Graph *g, const Speed *first, const Speed *on, double *links);
 /* Seconds of those in every backward, one behind another. */
 double sim_each_seconds(const SimModel *x, const Stage *s);
 /* Of a stage whose replicas own its parameters: `sums` is its AllReduce {owner}. */

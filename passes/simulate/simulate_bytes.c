@@ -107,6 +107,19 @@ static int by_ranks(const void *x, const void *y)
 	return a->from != b->from ? (a->from > b->from) - (a->from < b->from) : (a->to > b->to) - (a->to < b->to);
 }
 
+static void add_join(Pairs *p, const SimModel *m, const SimJoin *x)
+{
+	const int64_t times = sim_times(m, x);
+
+	if (x->kind == SIM_RING && !x->vendor)
+		add_ring(p, x, times);
+	if (x->kind >= SIM_ROUNDS)
+		add_rounds(p, x, times);
+	for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
+		if (sim_told(x, i / x->n, i % x->n))
+			pair(p, x->rank[i / x->n], x->rank[i % x->n])->joins += times * sim_told(x, i / x->n, i % x->n);
+}
+
 SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 {
 	const Schedule *s = m->s;
@@ -120,18 +133,10 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 			if (from != to)
 				pair(&p, from, to)->messages += x->bytes;
 		}
-	for (int j = 0; j < m->njoin; j++) {
-		const SimJoin *x = &m->join[j];
-		const int64_t times = sim_times(m, x);
-		if (x->kind == SIM_RING && !x->vendor)
-			add_ring(&p, x, times);
-		if (x->kind >= SIM_ROUNDS)
-			add_rounds(&p, x, times);
-		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
-			if (sim_told(x, i / x->n, i % x->n))
-				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins +=
-					times * sim_told(x, i / x->n, i % x->n);
-	}
+	for (int j = 0; j < m->njoin; j++)
+		add_join(&p, m, &m->join[j]);
+	for (int j = 0; j < m->ngather; j++)
+		add_join(&p, m, &m->gather[j]);
 	for (int i = 0; i < m->nserve; i++) {
 		const SimServe *x = &m->serve[i];
 		const int64_t times = m->each ? EACH_STEPS : 1;

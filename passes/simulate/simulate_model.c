@@ -16,6 +16,18 @@ static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
 	return t;
 }
 
+/* Of F, B or W; sums: seconds of what it sums for all of it. With gathers of weights such sums end within it (passes/comm/gather.c). */
+static double action_seconds(
+	const SimModel *x, const Stage *s, const Graph *g, const Speed *first, const Speed *on, double sums)
+{
+	double links = sums;
+	const double t = !g           ? 0
+	                 : x->ngather ? sim_gathered_seconds(x, s, g, first, on, &links)
+	                              : graph_seconds(g, first, on);
+
+	return t > links ? t : links;
+}
+
 static bool same_speed(Speed x, Speed y)
 {
 	return !(x.flops < y.flops || x.flops > y.flops || x.bandwidth < y.bandwidth || x.bandwidth > y.bandwidth ||
@@ -43,13 +55,11 @@ static void stage_times(SimModel *x, const Module *m)
 				continue;
 			}
 			was = on;
-			(*to)[ACT_F] = graph_seconds(m->stage[t]->forward, &first, &on);
-			(*to)[ACT_B] = graph_seconds(m->stage[t]->backward, &first, &on);
-			(*to)[ACT_W] = m->stage[t]->weight ? graph_seconds(m->stage[t]->weight, &first, &on) : 0;
+			const double sums = sim_each_seconds(x, s);
+			(*to)[ACT_F] = action_seconds(x, s, s->forward, &first, &on, 0);
+			(*to)[ACT_B] = action_seconds(x, s, s->backward, &first, &on, s->weight ? 0 : sums);
+			(*to)[ACT_W] = action_seconds(x, s, s->weight, &first, &on, s->weight ? sums : 0);
 			(*to)[ACT_UPDATE] = graph_seconds(m->stage[t]->update, &first, &on);
-			const ActKind makes = m->stage[t]->weight ? ACT_W : ACT_B;
-			const double sums = sim_each_seconds(x, m->stage[t]);
-			(*to)[makes] = (*to)[makes] > sums ? (*to)[makes] : sums;
 		}
 	}
 }
@@ -267,6 +277,9 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 		stage_messages(a, x, m->stage[t], &cap);
 	}
 	cap = 0;
+	for (int t = 0; t < m->nstage; t++)
+		sim_add_gathers(a, x, m->stage[t], &cap);
+	cap = 0;
 	for (int t = m->nstage - 1; t >= 0; t--) /* the later a stage, the earlier its last backward */
 		stage_sums(a, x, m->stage[t], true, &cap);
 	for (int t = 0; t < m->nstage; t++)
@@ -377,6 +390,8 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 		}
 	for (int j = 0; j < m->njoin; j++)
 		join_bytes(m, joins, &m->join[j], sim_times(m, &m->join[j]));
+	for (int j = 0; j < m->ngather; j++)
+		join_bytes(m, joins, &m->gather[j], sim_times(m, &m->gather[j]));
 	for (int i = 0; i < m->nserve; i++)
 		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] +=
 			(m->each ? EACH_STEPS : 1) * (int64_t)(serve_bytes(&m->serve[i]) + 0.5);

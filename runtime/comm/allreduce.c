@@ -511,6 +511,16 @@ void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size
 	pd_allreduce_wait();
 }
 
+void pd_gather_start(const pd_group *g, void *buf, const void *own, const pd_part *p, int n, size_t size)
+{
+	const int me = place(g);
+
+	for (int i = 0; i < n; i++)
+		memcpy((char *)buf + size * ((size_t)p[i].at + pd_part_at(me, p[i].part, p[i].n)),
+			(const char *)own + size * (size_t)p[i].own, size * pd_part_of(me, p[i].part, p[i].n));
+	enqueue(&(job){ .group = g, .count = 1, .parts = { buf, p, n, size, false, (void *)(uintptr_t)own, me } });
+}
+
 void pd_gradients_whole(const pd_group *g, void *buf, const pd_part *p, int n)
 {
 	if (rt_keeps_gradients())

@@ -52,17 +52,19 @@ void rt_first_norm(double norm)
 		tell((first_record){ .kind = FIRST_NORM, .mb = -1, .size = 8, .n = 1 }, "norm", &norm);
 }
 
-/* The first of a tensor group tells the whole of what its members have parts of. */
+/* The first of a tensor group tells the whole of what its members have parts of, the first replica that of what those have; gradients of
+ * the latter are whole. */
 static void tell_param(const pd_param *part, first_kind kind, const void *v)
 {
+	const bool parts = part->part && kind == FIRST_UPDATED;
 	char *joined = part->blocks ? rt_tensor_whole(part, v, rt_param_bytes(part))
-	               : part->part ? rt_parts_whole(part, v)
+	               : parts      ? rt_parts_whole(part, v)
 	                            : NULL;
 	const pd_param whole = rt_param_whole(part), *q = &whole;
 	const int size = q->dtype == PD_F32 ? 4 : q->dtype == PD_F64 ? 8 : 0;
 	const int64_t n = size ? (int64_t)rt_param_bytes(q) / size : 0;
 
-	if (n > 0 && !rt_member && (joined || !part->part))
+	if (n > 0 && !rt_member && (joined || !parts))
 		tell((first_record){ .kind = kind,
 			     .mb = -1,
 			     .size = size,

@@ -319,6 +319,15 @@ int64_t rt_weights_step(const char *path)
 
 /* ---- gradients, kept for a dump ---- */
 
+/* As the gradient is kept: whole, also of a weight in parts, and of a tensor group this member's. */
+static size_t gradient_bytes(const pd_param *q)
+{
+	pd_param w = *q;
+
+	w.part = 0;
+	return rt_param_bytes(&w);
+}
+
 void rt_gradients_keep(const pd_program *p)
 {
 	size_t n = 0;
@@ -326,7 +335,7 @@ void rt_gradients_keep(const pd_program *p)
 	gradient_at = rt_alloc((size_t)p->nparams * sizeof *gradient_at + 1);
 	for (int i = 0; i < p->nparams; i++) {
 		gradient_at[i] = n;
-		n += p->params[i].trained ? (rt_param_bytes(&p->params[i]) + 7) / 8 * 8 : 0;
+		n += p->params[i].trained ? (gradient_bytes(&p->params[i]) + 7) / 8 * 8 : 0;
 	}
 	gradients = rt_alloc(n + 1);
 	gradient_told = rt_alloc((size_t)p->nparams * sizeof *gradient_told + 1);
@@ -342,7 +351,7 @@ void pd_gradient(int i, const void *sum)
 		return;
 	scaled = rt_scale_of_step();
 	gradient_told[i] = true;
-	memcpy(gradients + gradient_at[i], sum, rt_param_bytes(&rt_program->params[i]));
+	memcpy(gradients + gradient_at[i], sum, gradient_bytes(&rt_program->params[i]));
 }
 
 void pd_gradient_part(const pd_group *g, int i, const void *part, int64_t n)
@@ -351,7 +360,7 @@ void pd_gradient_part(const pd_group *g, int i, const void *part, int64_t n)
 		return;
 	const pd_param *q = &rt_program->params[i];
 	const int64_t count = (int64_t)elements(q);
-	char *whole = rt_alloc(rt_param_bytes(q)); /* of a weight, which every replica has whole */
+	char *whole = rt_alloc(gradient_bytes(q));
 
 	memcpy(whole + sizeof(float) * pd_part_at(rt_program->replica, n, count), part,
 		sizeof(float) * pd_part_of(rt_program->replica, n, count));
@@ -587,7 +596,9 @@ void rt_weights_save(const pd_program *p, const char *arena, const char *path, r
 		if (p->params[i].blocks && wanted(p, &p->params[i], what))
 			wholes[i] =
 				rt_tensor_whole(&p->params[i], value(p, arena, i, what), rt_param_bytes(&p->params[i]));
-		else if (p->params[i].part && what == RT_STATE && rt_parts_mine(&p->params[i]))
+		else if (p->params[i].part &&
+			 (what == RT_STATE || (what == RT_TRAINED && p->params[i].kind < PD_STATE)) &&
+			 rt_parts_mine(&p->params[i]))
 			wholes[i] = rt_parts_whole(&p->params[i], value(p, arena, i, what));
 	if (rt_leads(p))
 		write_file(p, arena, path, what);

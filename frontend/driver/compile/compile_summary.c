@@ -5,6 +5,7 @@
 #include "ir/text/profile.h"
 #include "ir/base/buf.h"
 #include "ir/base/human.h"
+#include "ir/analysis.h"
 
 const char *compile_times(const Compile *c)
 {
@@ -139,24 +140,31 @@ static void summed_bytes(const Module *m, int64_t *has, int64_t *whole)
 			}
 }
 
-/* What one replica of every stage has of the optimizer's state and of gradients, and would have without --zero. */
+/* What one replica of every stage has of the optimizer's state, of gradients and of weights, and would have without --zero. */
 static void summary_zero(const Compile *c)
 {
-	int64_t has = 0, whole = 0, sums, all;
+	int64_t has = 0, whole = 0, weights = 0, held = 0, sums, all;
 
 	for (int t = 0; t < c->m->nstage; t++)
 		for (int i = 0; i < c->m->stage[t]->nparam; i++) {
 			const Value *v = c->m->stage[t]->param[i];
+			if (v->param->kind == PARAM_WEIGHT) {
+				weights += type_bytes(&v->type);
+				held += held_bytes(v);
+			}
 			if (v->param->kind != PARAM_STATE)
 				continue;
 			has += type_bytes(&v->type);
 			whole += type_bytes(v->param->part ? &v->param->of->type : &v->type);
 		}
 	summed_bytes(c->m, &sums, &all);
-	fprintf(c->d->out, "  zero %d  one replica of every stage has %s of %s of optimizer state%s\n",
+	fprintf(c->d->out, "  zero %d  one replica of every stage has %s of %s of optimizer state%s%s\n",
 		(int)c->o->t.plan.zero, str_bytes(c->a, has), str_bytes(c->a, whole),
 		sums < all ? arena_printf(c->a, ", gradients %s of %s", str_bytes(c->a, sums), str_bytes(c->a, all))
-			   : "");
+			   : "",
+		held < weights ? arena_printf(c->a, "\n          weights %s of %s", str_bytes(c->a, held),
+					 str_bytes(c->a, weights))
+			       : "");
 }
 
 void compile_summary(const Compile *c, const char *dir)

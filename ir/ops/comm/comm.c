@@ -5,6 +5,8 @@
  *     AllReduce(%a, %b, ...) {over=replicas}  sums over the stage's replicas, in place
  *     AllReduce(%a, ...) {over=rows}          the same, where foreign rows are zero
  *     AllGather(@a, @b, ...) {parts}          of each parameter every replica has updated its part (part_of); now all have all
+ *     %w = GatherWeight(@w) {bucket, parts}   the whole of a weight of which each replica has a part; those of one bucket travel together,
+ *                                             from where they stand to the first node that reads one of them
  *     AllGatherv(%ids, %rows)                 rows of all replicas (from Stack), each id once: the sum over the microbatches
  * by: the algorithm, auto, ring, doubling, halving, pairwise, hosts (runtime/comm/rounds.c) or vendor.
  * bucket: the sum begins in the last backward in front of a SYNC, behind the node that makes its last operand, as the how manieth of
@@ -30,8 +32,15 @@ struct allreduce {
 	Ints owner;
 };
 struct gather {
-	int64_t parts;
+	int64_t parts, bucket;
 };
+
+static bool whole_shape(Node *n, Diag *d)
+{
+	(void)d;
+	set_out(n, 0, n->in[0]->type);
+	return true;
+}
 
 static const AttrDef send_attrs[] = { AT_INT(struct send, to, 0), AT_INT(struct send, channel, 0), AT_END };
 static const AttrDef recv_attrs[] = { AT_INT(struct recv, from, 0), AT_INT(struct recv, channel, 0), AT_END };
@@ -41,6 +50,7 @@ static const AttrDef allreduce_attrs[] = { AT_STR(struct allreduce, over, "repli
 	AT_INT(struct allreduce, guard, 0), AT_INT(struct allreduce, parts, 0), AT_INT(struct allreduce, each, 0),
 	AT_INTS(struct allreduce, owner), AT_END };
 static const AttrDef gather_attrs[] = { AT_INT(struct gather, parts, 2), AT_END };
+static const AttrDef whole_attrs[] = { AT_INT(struct gather, bucket, 0), AT_INT(struct gather, parts, 2), AT_END };
 
 const OpDef op_Send = {
 	.name = "Send",
@@ -74,6 +84,17 @@ const OpDef op_AllGather = {
 	.flags = OP_COMM,
 	.attrs = gather_attrs,
 	.attrsize = sizeof(struct gather),
+};
+
+const OpDef op_GatherWeight = {
+	.name = "GatherWeight",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_COMM,
+	.attrs = whole_attrs,
+	.attrsize = sizeof(struct gather),
+	.shape = whole_shape,
 };
 
 const OpDef op_AllReduce = {

@@ -112,16 +112,17 @@ static void holes(const Node *n, Holes *h)
 		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
 }
 
-/* The replica's part of weight and gradient; states are parts, and so are gradients that were summed in parts. */
+/* The replica's part of weight and gradient; states are parts, and so are gradients that were summed in parts, and weights with
+ * --zero 3. */
 static void part_call(const Node *n, Holes *h, int64_t part)
 {
 	const char *at = arena_printf(h->arena, " + pd_part_at(replica, %lld, $N)", (long long)part), *states = "";
-	const bool summed = type_numel(&n->in[n->nin - 2]->type) == part;
+	const bool summed = type_numel(&n->in[n->nin - 2]->type) == part, divided = held_count(n->in[0]) == part;
 
 	for (int i = 1; i < n->nin - 2; i++)
 		states = arena_printf(h->arena, "%s, $%d", states, i);
-	hole_text(h, "CALL", "$k($0%s%s, $%d%s, $%d, ($IX)pd_part_of(replica, %lld, $N));", at, states, n->nin - 2,
-		summed ? "" : at, n->nin - 1, (long long)part);
+	hole_text(h, "CALL", "$k($0%s%s, $%d%s, $%d, ($IX)pd_part_of(replica, %lld, $N));", divided ? "" : at, states,
+		n->nin - 2, summed ? "" : at, n->nin - 1, (long long)part);
 }
 
 /* GPUs: all parameters by one launch; a row has weight, states and gradient, and the copy of the weight in 16 bits. */
