@@ -11,14 +11,11 @@ ACTION = re.compile(r'(\d+)(RECV_F|SEND_F|RECV_B|SEND_B|SYNC|UPDATE|F|B|I|W)(\d*
 TYPE = re.compile(r'[a-z]+(\d*)\[([\d,]*)\](?:nhwc)?(?: rows<=(\d+))?$')
 MOMENT = re.compile(r'([FBWU])(\d+)$')
 EVER, NEVER = (9, 0), (-1, 0)
-
 class Refused(Exception):
     """What does not hold."""
-
 def need(holds, what):
     if not holds:
         raise Refused(what)
-
 class Action:
     def __init__(self, text, rank, place):
         m = ACTION.match(text)
@@ -26,7 +23,6 @@ class Action:
         self.stage, self.kind, self.mb = int(m[1]), 'B' if m[2] == 'I' else m[2], int(m[3]) if m[3] else -1
         self.slot, self.entry, self.version = int(m[4]), int(m[5]), int(m[6])
         self.rank, self.place, self.text = rank, place, f'{text} of device {rank}'
-
 class Proof:
     def __init__(self, c):
         self.c, self.n = c, c['microbatches']
@@ -106,13 +102,19 @@ class Proof:
         """Every device comes to the end of its list: F and B wait for what they read, SYNC for the other replicas, and whoever
         writes a buffer again for the receive of what was sent from it."""
         done, place, met, sent = set(), [0] * len(self.order), {}, {}
+        gathers = {(g, t) for t, s in self.stages.items() for g in 'FBW' for x in s['nodes'].get(g, ()) if x.startswith('GatherWeight ')}
+        turn = {x: sum((y.kind, y.stage) in gathers and y.stage == x.stage for y in line[:x.place]) for line in self.order for x in line}
         into = {(way, b): [x[1] for x in self.channel.values() if (x[0], x[2]) == (way, b)] for way, a, b in self.channel.values()}
         def ready(x):
             if x.kind in ('F', 'B'):
                 if any(('SEND_' + x.kind, a, x.mb) not in done or ('RECV_' + x.kind, x.stage, x.mb) not in done for a in into.get((x.kind, x.stage), ())):
                     return False
                 before = sent.get((x.rank, x.stage, x.kind, x.slot if x.kind == 'F' else x.entry))
-                return before is None or all(('RECV_' + x.kind, b, before) in done for w, a, b in self.channel.values() if (w, a) == (x.kind, x.stage))
+                if before is not None and not all(('RECV_' + x.kind, b, before) in done for w, a, b in self.channel.values() if (w, a) == (x.kind, x.stage)):
+                    return False
+            if (x.kind, x.stage) in gathers:        # replicas gather weights in their n-th action of one kind together
+                met.setdefault(('gather', x.stage, turn[x], x.kind), set()).add(x.rank)
+                return len(met['gather', x.stage, turn[x], x.kind]) == self.stages[x.stage]['replicas']
             if x.kind == 'SYNC' and not self.stages[x.stage]['server'] and self.c['flushed']:
                 met.setdefault((x.stage, x.mb), set()).add(x.rank)
                 return len(met[x.stage, x.mb]) == self.stages[x.stage]['replicas']
@@ -194,6 +196,7 @@ class Proof:
                     else:
                         last[i] = max(last.get(i, NEVER), (place[g], k))
                 sent, got, shown = (a | set(b if on else ()) for a, b, on in ((sent, reads, m[1] == 'Send'), (got, makes, m[1] == 'Recv'), (shown, makes, m[2] == '=')))
+                need(m[1] != 'GatherWeight' or values[reads[0]][3] * s['replicas'] >= values[makes[0]][3], f'{g}{k}: the parts of %{values[(reads or [0])[0]][0]} are not the whole')
                 for i in makes:
                     need(m[2] != '=' or not reads or values[i][3] == values[reads[0]][3], f'{g}{k} {m[1]}: %{values[i][0]} is not as large as what it shows')
                     first[i] = (place[g], k)
@@ -250,8 +253,7 @@ class Proof:
     def spans(self, s, values, first, last):
         """(begin, end, value, from when, to when) of each value, in the device's memory."""
         at, size = ({k: v[i] for k, v in s['regions'].items()} for i in (0, 1))
-        need(size['slots'] == s['slots'] * s['slot_bytes'] and size['entries'] == s['entries'] * s['entry_bytes'],
-             f'stage {s["stage"]}: {s["slots"]} slots or {s["entries"]} entries are not as large as their regions')
+        need(size['slots'] == s['slots'] * s['slot_bytes'] and size['entries'] == s['entries'] * s['entry_bytes'], f'stage {s["stage"]}: {s["slots"]} slots or {s["entries"]} entries are not as large as their regions')
         over = at['tmp'] == at['slots'] and s['slots'] == 1
         room = dict(size, slots=s['slot_bytes'], entries=s['entry_bytes'], tmp=size['tmp'] + (s['slot_bytes'] if over else 0), leaf=size['leaf'] or size['grads'], grads=size['grads'] or size['leaf'])
         found = []
@@ -260,8 +262,7 @@ class Proof:
                 continue
             need(0 <= offset and offset + n <= room[region], f'stage {s["stage"]}: %{name} lies outside of {region}')
             ever = region in ('params', 'state', 'grads', 'stack') or (region == 'leaf' and self.c['reproducible'])
-            begin = at[region] + offset
-            found.append((begin, begin + n, i, NEVER if ever else first[i], EVER if ever else last[i]))
+            found.append((at[region] + offset, at[region] + offset + n, i, NEVER if ever else first[i], EVER if ever else last[i]))
             need(region != 'tmp' or first[i][0] == last[i][0], f'stage {s["stage"]}: %{name} is temporary and outlives its function')
         return found
     def apart(self, s, spans, root, maker):
@@ -279,8 +280,7 @@ class Proof:
             open_.append(x)
     def devices(self):
         for r in {s['first_rank'] for s in self.stages.values()}:
-            stages = [s for s in self.stages.values() if s['first_rank'] == r]
-            held, end = [], 0
+            stages, held, end = [s for s in self.stages.values() if s['first_rank'] == r], [], 0
             for s in stages:
                 over = s['regions']['tmp'][0] == s['regions']['slots'][0] and s['slots'] == 1
                 for name, (at, n) in s['regions'].items():
@@ -293,11 +293,7 @@ class Proof:
                 need(x is y or x[1] <= y[0] or y[1] <= x[0] or (x[3] and x[3] == y[3]), f'{x[2]} lies over {y[2]}')
             for s in stages:
                 need(s['peak_bytes'] == end, f'stage {s["stage"]}: its device needs {end} bytes, not {s["peak_bytes"]}')
-
 def prove(c):
     p = Proof(c)
-    for claim in (p.microbatches, p.steps, p.messages, p.ends, p.copies, p.versions):
+    for claim in (p.microbatches, p.steps, p.messages, p.ends, p.copies, p.versions, *(lambda s=s: p.stage_memory(s) for s in p.stages.values()), p.devices):
         claim()
-    for s in p.stages.values():
-        p.stage_memory(s)
-    p.devices()
