@@ -292,12 +292,12 @@ static double leaf_memory(const PlanModel *p, const TrialStage *s, int64_t grain
 	return s->sums > 1 ? bucket_memory(p, s) : grains > 1 ? s->grads : 0;
 }
 
-/* With --zero 3 a device has its part, and what it gathers. */
+/* With --zero 3 a device has its part, and what it gathers; where gradients are summed in parts, in the same memory as those (leaf_memory). */
 static double weight_memory(const PlanModel *p, const TrialStage *s)
 {
-	const bool parts = p->zero > 2 && s->parts > 1;
-
-	return parts ? s->weights - s->trained + s->trained / s->parts + bucket_memory(p, s) : s->weights;
+	if (p->zero < 3 || s->parts <= 1)
+		return s->weights;
+	return s->weights - s->trained + s->trained / s->parts + (s->sums > 1 ? 0 : bucket_memory(p, s));
 }
 
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
