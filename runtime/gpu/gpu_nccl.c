@@ -14,9 +14,8 @@
 
 static struct {
 	bool on;
-	char how[440]; /* how messages go, for the line at the start */
 	double timeout;
-} way = { .how = "staged through the host" };
+} way;
 
 bool rt_nccl_on(void) { return way.on; }
 
@@ -34,13 +33,15 @@ bool rt_nccl_may(void)
 void rt_nccl_look(void) {}
 void rt_nccl_settle(void) {}
 void rt_gpu_leave(void) {}
-static bool built_with(void) { return false; }
-static size_t find_joints(const pd_program *p)
+bool rt_nccl_built(void) { return false; }
+void rt_nccl_open(void) {}
+
+size_t rt_nccl_find(const pd_program *p, double timeout)
 {
 	(void)p;
+	(void)timeout;
 	return 0;
 }
-static void open_all(void) {}
 
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends)
 {
@@ -103,7 +104,7 @@ typedef struct joint {  /* a communicator */
 static joint *joints;
 static int njoints, nlanes;
 
-static bool built_with(void) { return true; }
+bool rt_nccl_built(void) { return true; }
 
 /* ---- what goes wrong ---- */
 
@@ -469,11 +470,12 @@ static void first_use(const joint *j, float *scrap)
 
 /* The communicators that this rank takes part in. Gives what to allow for their buffers, which NCCL alone knows: one there and one back for
  * each block that works on messages, for sums of up to 32 of them. */
-static size_t find_joints(const pd_program *p)
+size_t rt_nccl_find(const pd_program *p, double timeout)
 {
 	const char *said = getenv("NCCL_BUFFSIZE");
 	const size_t buffer = said ? (size_t)strtoull(said, NULL, 10) : (size_t)4 << 20;
 
+	way.timeout = timeout;
 	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 1) * sizeof *joints);
 	for (int i = 0; i < p->nlinks; i++) {
 		const pd_link *l = &p->links[i];
@@ -491,7 +493,7 @@ static size_t find_joints(const pd_program *p)
 }
 
 /* From the first connection on nothing may ask for memory. */
-static void open_all(void)
+void rt_nccl_open(void)
 {
 	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
 
@@ -528,91 +530,3 @@ void rt_gpu_leave(void)
 }
 
 #endif
-
-/* ---- which way ---- */
-
-typedef struct found {
-	char uuid[16];
-	bool trains, built;
-} found;
-
-/* Why NCCL cannot be taken; NULL: it can. */
-static const char *against(const pd_program *p, const found *all)
-{
-	static char why[400];
-
-	for (int r = 0; r < p->world; r++) {
-		if (!all[r].trains)
-			continue;
-		if (!all[r].built)
-			return "the program was built without NCCL";
-		for (int q = 0; q < r; q++)
-			if (all[q].trains && !memcmp(all[q].uuid, all[r].uuid, sizeof all->uuid)) {
-				snprintf(why, sizeof why, "%s and %s share a GPU", rt_name(q), rt_name(r));
-				return why;
-			}
-	}
-	return NULL;
-}
-
-/* Whether messages go by NCCL, as all ranks find alike. */
-static bool by_nccl(const pd_program *p, const rt_options *o)
-{
-	const bool off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
-	found mine = { .trains = !p->server, .built = built_with() };
-	found *all;
-	const char *why;
-
-	if (o->nccl && !off && !must && strcmp(o->nccl, "auto"))
-		rt_fail(RT_USAGE, "R001", "--nccl wants auto, on or off, not '%s'", o->nccl);
-	if (p->world == 1 || rt_alone || rt_virtual)
-		return false;
-	way.timeout = o->timeout;
-	all = rt_alloc((size_t)p->world * sizeof *all);
-	memcpy(mine.uuid, rt_gpu_uuid(), sizeof mine.uuid);
-	rt_gather_start(&mine, all, sizeof mine);
-	rt_gather_wait();
-	why = off ? "--nccl off" : against(p, all);
-	if (must && why)
-		rt_fail(RT_USAGE, "R525", "--nccl on: %s (%s)", why, pd_device_name());
-	free(all);
-	if (why) {
-		snprintf(way.how, sizeof way.how, "staged through the host: %s", why);
-		return false;
-	}
-	snprintf(way.how, sizeof way.how, "by NCCL, each of the %d ranks has a GPU of its own", p->world);
-	return true;
-}
-
-void rt_gpu_connect(const pd_program *p, const rt_options *o)
-{
-	const bool direct = by_nccl(p, o);
-	const size_t buffers = direct ? find_joints(p) : 0;
-
-	if (rt_alone || rt_virtual) { /* what is run is a part of it, or nothing */
-		rt_gpu_make(0);
-		return;
-	}
-	rt_late_room();
-	rt_notes_room();
-	rt_gpu_make(buffers);
-	rt_host_rooms(direct);
-	rt_streams_open();
-	rt_gpu_library();
-	if (!o->dry_run) /* --check makes the libraries' objects, and runs nothing */
-		rt_first_runs();
-	if (direct)
-		open_all();
-}
-
-void rt_gpu_announce(void)
-{
-	char parts[1200] = "";
-	const size_t all = rt_gpu_told(parts, sizeof parts);
-
-	if (rt_program->world > 1)
-		printf("messages between GPUs: %s\n", way.how);
-	if (rt_virtual) /* there is no GPU */
-		return;
-	printf("memory of %s: %zu bytes (%s)\n", pd_device_name(), all, parts);
-}

@@ -66,6 +66,10 @@ typedef struct rt_flight {
 } rt_flight;
 bool rt_nccl_on(void);
 bool rt_nccl_may(void); /* there are other ranks, and the program was built with it */
+bool rt_nccl_built(void);
+/* Before step 0: the communicators that this rank takes part in, as the bytes to allow for their buffers; makes them. */
+size_t rt_nccl_find(const pd_program *p, double timeout);
+void rt_nccl_open(void);
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends);
 bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count);
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes);

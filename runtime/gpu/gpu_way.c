@@ -1,0 +1,90 @@
+/* gpu_way.c: which way messages go, from GPU to GPU or through the host, as all ranks find alike; and what is made for it before step 0. */
+#include "gpu_rt.h"
+#include <stdlib.h>
+
+static char how[440] = "staged through the host"; /* for the line at the start */
+
+typedef struct found {
+	char uuid[16];
+	bool trains, built;
+} found;
+
+/* Why NCCL cannot be taken; NULL: it can. */
+static const char *against(const pd_program *p, const found *all)
+{
+	static char why[400];
+
+	for (int r = 0; r < p->world; r++) {
+		if (!all[r].trains)
+			continue;
+		if (!all[r].built)
+			return "the program was built without NCCL";
+		for (int q = 0; q < r; q++)
+			if (all[q].trains && !memcmp(all[q].uuid, all[r].uuid, sizeof all->uuid)) {
+				snprintf(why, sizeof why, "%s and %s share a GPU", rt_name(q), rt_name(r));
+				return why;
+			}
+	}
+	return NULL;
+}
+
+/* Whether messages go by NCCL, as all ranks find alike. */
+static bool by_nccl(const pd_program *p, const rt_options *o)
+{
+	const bool off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
+	found mine = { .trains = !p->server, .built = rt_nccl_built() };
+	found *all;
+	const char *why;
+
+	if (o->nccl && !off && !must && strcmp(o->nccl, "auto"))
+		rt_fail(RT_USAGE, "R001", "--nccl wants auto, on or off, not '%s'", o->nccl);
+	if (p->world == 1 || rt_alone || rt_virtual)
+		return false;
+	all = rt_alloc((size_t)p->world * sizeof *all);
+	memcpy(mine.uuid, rt_gpu_uuid(), sizeof mine.uuid);
+	rt_gather_start(&mine, all, sizeof mine);
+	rt_gather_wait();
+	why = off ? "--nccl off" : against(p, all);
+	if (must && why)
+		rt_fail(RT_USAGE, "R525", "--nccl on: %s (%s)", why, pd_device_name());
+	free(all);
+	if (why) {
+		snprintf(how, sizeof how, "staged through the host: %s", why);
+		return false;
+	}
+	snprintf(how, sizeof how, "by NCCL, each of the %d ranks has a GPU of its own", p->world);
+	return true;
+}
+
+void rt_gpu_connect(const pd_program *p, const rt_options *o)
+{
+	const bool direct = by_nccl(p, o);
+	const size_t buffers = direct ? rt_nccl_find(p, o->timeout) : 0;
+
+	if (rt_alone || rt_virtual) { /* what is run is a part of it, or nothing */
+		rt_gpu_make(0);
+		return;
+	}
+	rt_late_room();
+	rt_notes_room();
+	rt_gpu_make(buffers);
+	rt_host_rooms(direct);
+	rt_streams_open();
+	rt_gpu_library();
+	if (!o->dry_run) /* --check makes the libraries' objects, and runs nothing */
+		rt_first_runs();
+	if (direct)
+		rt_nccl_open();
+}
+
+void rt_gpu_announce(void)
+{
+	char parts[1200] = "";
+	const size_t all = rt_gpu_told(parts, sizeof parts);
+
+	if (rt_program->world > 1)
+		printf("messages between GPUs: %s\n", how);
+	if (rt_virtual) /* there is no GPU */
+		return;
+	printf("memory of %s: %zu bytes (%s)\n", pd_device_name(), all, parts);
+}
