@@ -728,6 +728,8 @@ void pd_room_open(size_t bytes);
 void pd_gemm_open(void);
 void pd_sum_open(size_t count, const pd_sum *how);
 void pd_call_open(pd_call of, size_t bytes, size_t more);
+void pd_tensor_open(
+	size_t sum, size_t part); /* bytes of the largest pd_tensor_sum, and of a part of pd_tensor_gather */
 /* y = end(op(a) op(b) + bias) for `batch` matrices, row-major and without gaps; those of a and b begin astep and bstep elements
  * apart. bias: a row of n. keep: `also` is made for the backward, of PD_RELU a bit per element, set above 0, rows of a multiple of
  * 128 bits; of PD_GELU (by tanh) what went in. The _GRAD ends multiply with the derivative at what was kept so. sum: `also` is,

@@ -136,7 +136,8 @@ extern int rt_member;
 int rt_group(void); /* members of a rank */
 int rt_task_of(int peer);
 static inline bool rt_leads(const pd_program *p) { return p->rank == 0 && rt_member == 0; } /* it speaks for the run */
-void rt_tensor_tell(void *what, size_t bytes); /* what member 0 has, to all members */
+void rt_tensor_tell(void *what, size_t bytes);                 /* what member 0 has, to all members */
+void rt_tensor_all(void *all, const void *mine, size_t bytes); /* what each has, one behind the other, to all */
 char *rt_tensor_whole(const pd_param *q, const char *part, size_t bytes);
 
 /* ---- mpi.c: requests live in one static table; an index names one ---- */

@@ -346,6 +346,7 @@ void write_shares(StageCx *x, Cw *w)
 /* The largest tensors of a call of each kind. */
 typedef struct Calls {
 	int64_t group, check, rows, ids;
+	int64_t sum, part; /* of a tensor group: a sum, a part of what is gathered */
 } Calls;
 
 static int64_t most(int64_t a, const Value *v)
@@ -381,6 +382,8 @@ static void open_calls(Cw *w, const Calls *c)
 		cw_line(w, "pd_call_open(PD_CALL_CHECK, %" PRId64 ", 0);", c->check);
 	if (c->rows)
 		cw_line(w, "pd_call_open(PD_CALL_GRADIENT, %" PRId64 ", %" PRId64 ");", c->rows, c->ids);
+	if (c->sum || c->part)
+		cw_line(w, "pd_tensor_open(%" PRId64 ", %" PRId64 ");", c->sum, c->part);
 }
 
 void open_memory(StageCx *x, Cw *w)
@@ -397,6 +400,10 @@ void open_memory(StageCx *x, Cw *w)
 				open_sum(x, w, n, &c);
 			if (n->op == OP_Broadcast)
 				c.group = most(c.group, n->out[0]);
+			if (n->op == OP_TensorAllReduce)
+				c.sum = most(c.sum, n->out[0]);
+			if (n->op == OP_TensorAllGather)
+				c.part = most(c.part, n->in[0]);
 			owner |= n == owned_sums(x->s);
 			if (n->op == OP_SGDRows) {
 				c.ids = most(c.ids, n->in[1]);

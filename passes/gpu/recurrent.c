@@ -8,7 +8,8 @@
  * (peepholes, a GRU that resets before its product, halves of floats), where somebody else reads what lies inside, where
  * sequences have lengths and the last c is read or Relu may grow behind their ends (the library would have to know the
  * lengths on the host; it computes all steps, what lies behind an end is cut away), where nothing is trained through it, and
- * with --reproducible: NVIDIA promises no order of additions for these calls, ours is fixed.
+ * with --reproducible, or in a tensor group, whose members compute these layers alike: NVIDIA promises no order of additions for these
+ * calls, ours is fixed.
  *
  * Behind layout, with the gradients there: what passes up to it see is the same for all targets. Reads and writes the graph. */
 #include <string.h>
@@ -272,7 +273,7 @@ bool pass_recurrent(Module *m, PassCx *cx)
 	if (!m->graph)
 		return diag_error(
 			cx->d, FILELOC(m->file), 410, "recurrent runs before split; this module has stages already");
-	if (!target_cuda(cx->train) || cx->train->loop.reproducible)
+	if (!target_cuda(cx->train) || cx->train->loop.reproducible || m->tensor > 1)
 		return true;
 	Node **all = NEWN(cx->scratch, Node *, m->graph->nnodes + 1);
 	int count = 0;

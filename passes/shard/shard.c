@@ -263,9 +263,7 @@ static bool allowed(const Module *m, const PassCx *cx)
 	const Training *t = cx->train;
 	const char *why = NULL;
 
-	if (target_cuda(t))
-		why = "--target cuda: its programs have no collectives within a group yet; --target c has them";
-	else if (schedule_is_async(schedule_asked(m, cx)))
+	if (schedule_is_async(schedule_asked(m, cx)))
 		why = "an asynchronous schedule: it keeps versions of weights, which are not divided; take a synchronous one";
 	else if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
 		why = "servers of parameters: they hold whole ones; take --comm allreduce";

@@ -187,6 +187,14 @@ void rt_tensor_tell(void *what, size_t bytes)
 		memcpy(what, with[0].recv, bytes);
 }
 
+/* What each member has, to all, in their order. */
+void rt_tensor_all(void *all, const void *mine, size_t bytes)
+{
+	tag = RT_TAG_FILE;
+	pd_tensor_gather(all, mine, 1, (int64_t)bytes);
+	tag = RT_TAG_TENSOR;
+}
+
 /* The whole of a parameter from the parts of all members, in memory of its own; NULL for members that are not the first. */
 char *rt_tensor_whole(const pd_param *q, const char *part, size_t bytes)
 {

@@ -17,6 +17,8 @@ const rt_process *rt_process_of(int rank)
 	(void)rank;
 	return NULL;
 }
+int rt_group(void) { return 1; }
+int rt_task_of(int peer) { return peer; }
 bool rt_serves(int rank)
 {
 	(void)rank;

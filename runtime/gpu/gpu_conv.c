@@ -79,7 +79,11 @@ typedef struct candidate {
 	cudnnMathType_t math;
 } candidate;
 
-/* What the library names, best first by its own estimate; of --reproducible programs what always adds in one order. */
+/* Calls have to give the same bits each time: of --reproducible programs, and of the members of a tensor group, who compute alike what is
+ * whole. */
+static bool same_bits(void) { return rt_program->reproducible || rt_group() > 1; }
+
+/* What the library names, best first by its own estimate; for the same bits what always adds in one order. */
 #define NAMED(PERF, GET, ...) \
 	PERF found[MANY]; \
 	int n = 0, kept = 0; \
@@ -89,7 +93,7 @@ typedef struct candidate {
 	dnn_check(s, "choice of an algorithm"); \
 	for (int i = 0; i < n; i++) \
 		if (found[i].status == CUDNN_STATUS_SUCCESS && \
-			(!rt_program->reproducible || found[i].determinism == CUDNN_DETERMINISTIC)) \
+			(!same_bits() || found[i].determinism == CUDNN_DETERMINISTIC)) \
 			of[kept++] = (candidate){ (int)found[i].algo, found[i].mathType }; \
 	return kept
 

@@ -25,17 +25,18 @@ void rt_gpu_check(cudaError_t e, const char *what)
 
 /* ---- the device ---- */
 
-/* The place of this rank among those of its host: devices that train first, then servers. All ranks have told where they are (handshake.c), so
+/* The place of this task among those of its host: devices that train first, then servers. All ranks have told where they are (handshake.c), so
  * that no launcher is asked, whose variables may be another's: those of a batch job around it. */
 static int local_rank(void)
 {
-	const rt_process *me = rt_program ? rt_process_of(rt_program->rank) : NULL;
+	const int task = rt_program ? rt_task_of(rt_program->rank) : 0;
+	const rt_process *me = rt_program ? rt_process_of(task) : NULL;
 	int before = 0;
 
-	for (int r = 0; me && r < rt_program->world; r++)
-		if (r != rt_program->rank && !strcmp(rt_process_of(r)->host, me->host))
-			before += rt_serves(r) != rt_program->server ? rt_program->server : r < rt_program->rank;
-	return me ? before : rt_program ? rt_program->rank : 0;
+	for (int t = 0; me && t < rt_program->world * rt_group(); t++)
+		if (t != task && !strcmp(rt_process_of(t)->host, me->host))
+			before += rt_serves(t / rt_group()) != rt_program->server ? rt_program->server : t < task;
+	return me ? before : task;
 }
 
 /* Kernels are there for the architecture that make was told, PD_ARCH: sm_90 runs on 9.0 and what came later, as the driver

@@ -6,7 +6,8 @@
  * done before its graph too, and a loss that it reports is noted behind it. Where it asks the host or the device for a number, or waits,
  * there are no graphs for functions of its kind.
  *
- * A backward that begins sums of gradients (buckets) is several graphs: what comes before a sum, the sum, what comes behind. Where something
+ * A function that begins sums of gradients (buckets), or tells other members of a tensor group something, is several graphs: what comes
+ * before that, which is the host's, and what comes behind. Where something
  * of it fails, with --cuda-graphs auto, one line says why, and there are no graphs of functions of its kind from then on. */
 #include "gpu_rt.h"
 #include <stdlib.h>
@@ -20,14 +21,10 @@ typedef struct noted {
 	int mb;
 	bool hits;
 } noted;
-typedef struct piece {        /* a graph, and the sum that begins behind it; group NULL: none */
+typedef struct piece {        /* a graph, and what begins behind it; behind.begin NULL: nothing */
 	cudaGraph_t captured; /* until it is made */
 	cudaGraphExec_t graph;
-	const pd_group *group;
-	float *buf;
-	size_t count;
-	bool plain;
-	pd_sum how;
+	rt_cut behind;
 } piece;
 typedef struct section {
 	int visits, kind;
@@ -270,8 +267,8 @@ static void start(const section *s)
 		const piece *p = &s->pieces[i];
 
 		rt_gpu_check(cudaGraphLaunch(p->graph, pd_stream()), "cudaGraphLaunch");
-		if (p->group)
-			pd_allreduce_start(p->group, p->buf, p->count, p->plain ? NULL : &p->how);
+		if (p->behind.begin)
+			p->behind.begin(&p->behind);
 	}
 }
 
@@ -288,7 +285,7 @@ static void give_up(const section *s)
 			rt_name(rt_program->rank), pd_device_name(), of[s->kind], refused);
 }
 
-bool rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *how)
+bool rt_section_cut(const rt_cut *b)
 {
 	section *s = current;
 
@@ -297,11 +294,8 @@ bool rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *h
 	end_piece(s);
 	const bool lost = *refused;
 
-	if (!lost) {
-		piece *p = &s->pieces[s->npieces - 1];
-
-		*p = (piece){ p->captured, NULL, g, buf, count, !how, how ? *how : (pd_sum){ 0 } };
-	}
+	if (!lost)
+		s->pieces[s->npieces - 1].behind = *b;
 	if (begin_piece(s))
 		return true;
 	capturing = false; /* what there is of it is started, the rest runs as it is */

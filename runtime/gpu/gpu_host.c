@@ -358,11 +358,21 @@ void rt_sums_return(void)
 	}
 }
 
+static void start_between(const rt_cut *b)
+{
+	pd_allreduce_start(b->group, b->to, (size_t)b->count, b->plain ? NULL : &b->how);
+}
+
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
 	static int64_t step = -1;
 
-	if (rt_section_sum(g, buf, count, how))
+	if (rt_section_cut(&(rt_cut){ .begin = start_between,
+		    .group = g,
+		    .to = buf,
+		    .count = (int64_t)count,
+		    .plain = !how,
+		    .how = how ? *how : (pd_sum){ 0 } }))
 		return;
 	if ((!how || how->codec == PD_CODEC_EXACT) && rt_nccl_sum(&direct, g, buf, count))
 		return;

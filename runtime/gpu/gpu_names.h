@@ -42,6 +42,9 @@
 #define pd_gradient host_gradient
 #define pd_gradient_rows host_gradient_rows
 #define pd_check host_check
+#define pd_tensor_sum host_tensor_sum
+#define pd_tensor_gather host_tensor_gather
+#define pd_tensor_shard host_tensor_shard
 #define pd_tag_write host_tag_write
 #define pd_tag_read host_tag_read
 #define pd_count_join host_count_join

@@ -1,8 +1,10 @@
 /* gpu_nccl.c: messages and sums from GPU to GPU, by NCCL, where every rank that trains has a GPU of its own; where two share one, which
  * NCCL refuses, or it was not there when the program was built, they are staged through the host (gpu_host.c).
  *
- * A group of replicas has a communicator, and so has each lane of messages from one rank to another: lanes are such that both sides
- * come to their messages in one order, which is how NCCL tells them apart. Each lane has its stream, sums have theirs; an event of the
+ * A group of replicas has a communicator, and so have a tensor group (of peers world + k, comm/tensor.c) and each lane of messages from one
+ * rank to another: lanes are such that both sides
+ * come to their messages in one order, which is how NCCL tells them apart. Each lane has its stream, and so has the tensor group, sums over
+ * replicas have theirs; an event of the
  * stream that computes goes before, one behind is what it waits for. The host waits for none of this, so the end of a rank shows
  * elsewhere: whoever waits for the device looks at the communicators and at the other processes meanwhile.
  *
@@ -22,7 +24,7 @@ bool rt_nccl_on(void) { return way.on; }
 bool rt_nccl_may(void)
 {
 #if defined RT_NCCL
-	return rt_program && rt_program->world > 1 && !rt_alone;
+	return rt_program && rt_program->world * rt_group() > 1 && !rt_alone;
 #else
 	return false;
 #endif
@@ -64,6 +66,16 @@ bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count)
 	return false;
 }
 
+bool rt_nccl_members(rt_flight *f, bool gathers, void *to, const void *from, size_t n)
+{
+	(void)f;
+	(void)gathers;
+	(void)to;
+	(void)from;
+	(void)n;
+	return false;
+}
+
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes)
 {
 	(void)f;
@@ -94,9 +106,10 @@ bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, flo
 
 void host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 
+enum { MEMBERS = -2 };
 typedef struct joint {  /* a communicator */
 	pd_group of;    /* of a lane: from, to */
-	int lane, self; /* lane -1: sums; self: the place of this rank */
+	int lane, self; /* lane -1: sums, MEMBERS: of a tensor group; self: the place of this rank */
 	ncclComm_t comm;
 	cudaStream_t stream;
 } joint;
@@ -198,15 +211,17 @@ static _Noreturn void overdue(void)
 		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d%s", f->mb, (long long)f->step,
 			f->channel, text);
 	else
-		snprintf(what, sizeof what, "an AllReduce in step %lld", (long long)f->step);
+		snprintf(what, sizeof what, "%s in step %lld",
+			f->peer < rt_program->world ? "an AllReduce" : "what a tensor group tells each other",
+			(long long)f->step);
 	rt_doing(doing, sizeof doing);
-	const int rank = rt_missing(f->peer, why, sizeof why);
+	const int task = rt_missing(rt_task_of(f->peer), why, sizeof why);
 
 	rt_fail(RT_LOST, "R102", "%s %s %s by NCCL within %g s (%s, in %s); missing: %s %s", what,
 		f->channel < 0 ? "did not come to its end with"
 		: f->sends     ? "was not taken by"
 			       : "did not come from",
-		rt_name(f->peer), way.timeout, pd_device_name(), doing, rt_name(rank), why);
+		rt_name(f->peer), way.timeout, pd_device_name(), doing, rt_task_name(task), why);
 }
 
 void rt_nccl_look(void)
@@ -244,7 +259,7 @@ void rt_nccl_look(void)
 static const joint *group_of(const pd_group *g)
 {
 	for (int i = 0; i < njoints && way.on; i++)
-		if (joints[i].lane < 0 && joints[i].of.n == g->n &&
+		if (joints[i].lane == -1 && joints[i].of.n == g->n &&
 			!memcmp(joints[i].of.rank, g->rank, (size_t)g->n * sizeof *g->rank))
 			return &joints[i];
 	return NULL;
@@ -332,6 +347,29 @@ bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count)
 	return true;
 }
 
+static const joint *members_joint(void)
+{
+	for (int i = 0; i < njoints && way.on; i++)
+		if (joints[i].lane == MEMBERS)
+			return &joints[i];
+	return NULL;
+}
+
+bool rt_nccl_members(rt_flight *f, bool gathers, void *to, const void *from, size_t n)
+{
+	const joint *j = members_joint();
+
+	if (!j)
+		return false;
+	begin(f, j);
+	if (gathers)
+		check(j, ncclAllGather(from, to, n, ncclUint8, j->comm, j->stream), "ncclAllGather");
+	else
+		check(j, ncclAllReduce(from, to, n, ncclFloat32, ncclSum, j->comm, j->stream), "ncclAllReduce");
+	of_group(f, j);
+	return true;
+}
+
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes)
 {
 	const joint *j = group_of(g);
@@ -388,11 +426,21 @@ static void want(const int *rank, int n, int lane)
 
 	memcpy(ranks, rank, (size_t)n * sizeof *rank);
 	for (int i = 0; i < n; i++)
-		j.self = rank[i] == rt_program->rank ? i : j.self;
+		j.self = rank[i] == (lane == MEMBERS ? rt_program->world + rt_member : rt_program->rank) ? i : j.self;
 	for (int i = 0; i < njoints; i++)
 		if (!by_members(&joints[i], &j))
 			return;
 	joints[njoints++] = j;
+}
+
+static void want_members(const pd_program *p)
+{
+	int peer[RT_MEMBERS];
+
+	for (int k = 0; k < rt_group(); k++)
+		peer[k] = p->world + k;
+	if (rt_group() > 1)
+		want(peer, rt_group(), MEMBERS);
 }
 
 /* Receives that wait hold their part of the GPU: of its 132 multiprocessors and more 32 for all lanes. */
@@ -429,7 +477,10 @@ static void connect(joint *j)
 	b.j = j;
 	if (j->self == 0)
 		check(j, ncclGetUniqueId(&b.id), "ncclGetUniqueId");
-	host_broadcast(&j->of, 0, &b.id, sizeof b.id);
+	if (j->lane == MEMBERS)
+		rt_tensor_tell(&b.id, sizeof b.id);
+	else
+		host_broadcast(&j->of, 0, &b.id, sizeof b.id);
 	atomic_store(&b.over, false);
 	if (pthread_create(&thread, NULL, make, &b))
 		rt_fail(RT_MEMORY, "R110", "no thread for NCCL");
@@ -461,7 +512,12 @@ static void first_use(const joint *j, float *scrap)
 	} else {
 		check(j, ncclAllReduce(scrap, scrap, 1, ncclFloat32, ncclSum, j->comm, j->stream),
 			"the first AllReduce");
-		check(j, ncclBroadcast(scrap, scrap, 1, ncclFloat32, 0, j->comm, j->stream), "the first broadcast");
+		if (j->lane == MEMBERS)
+			check(j, ncclAllGather(scrap + j->self, scrap, 1, ncclFloat32, j->comm, j->stream),
+				"the first AllGather");
+		else
+			check(j, ncclBroadcast(scrap, scrap, 1, ncclFloat32, 0, j->comm, j->stream),
+				"the first broadcast");
 	}
 	of_group(&f, j);
 	rt_until(f.done);
@@ -476,7 +532,7 @@ size_t rt_nccl_find(const pd_program *p, double timeout)
 	const size_t buffer = said ? (size_t)strtoull(said, NULL, 10) : (size_t)4 << 20;
 
 	way.timeout = timeout;
-	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 1) * sizeof *joints);
+	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 2) * sizeof *joints);
 	for (int i = 0; i < p->nlinks; i++) {
 		const pd_link *l = &p->links[i];
 
@@ -485,6 +541,7 @@ size_t rt_nccl_find(const pd_program *p, double timeout)
 	}
 	for (int i = 0; i < p->ngroups; i++)
 		want(p->groups[i].rank, p->groups[i].n, -1);
+	want_members(p);
 	for (int i = 0; i < njoints; i++)
 		nlanes += joints[i].lane >= 0;
 	qsort(joints, (size_t)njoints, sizeof *joints, by_members);
@@ -495,12 +552,13 @@ size_t rt_nccl_find(const pd_program *p, double timeout)
 /* From the first connection on nothing may ask for memory. */
 void rt_nccl_open(void)
 {
-	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
+	const size_t bytes = (size_t)rt_group() * sizeof(float);
+	float *scrap = rt_device_memory(bytes, "a number for NCCL's first use");
 
 	setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-	pd_fill(scrap, 0, sizeof *scrap);
+	pd_fill(scrap, 0, bytes);
 	for (int i = 0; i < njoints; i++) {
-		if (joints[i].lane < 0)
+		if (joints[i].lane == -1)
 			joints[i].stream = rt_stream(RT_SUMS);
 		else
 			rt_gpu_check(cudaStreamCreateWithFlags(&joints[i].stream, cudaStreamNonBlocking),

@@ -72,6 +72,8 @@ size_t rt_nccl_find(const pd_program *p, double timeout);
 void rt_nccl_open(void);
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends);
 bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count);
+/* Of the members of a tensor group: y = the sum of n floats, or the n bytes of each, one behind the other. */
+bool rt_nccl_members(rt_flight *f, bool gathers, void *to, const void *from, size_t n);
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes);
 /* Rows of all grains: each member gives those of its own. */
 bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width);
@@ -97,14 +99,24 @@ void rt_sums_return(void); /* gpu_host.c: those that are made begin their way ba
 typedef enum rt_todo { RT_TODO_INPUT, RT_TODO_RECEIVED, RT_TODO_SENT } rt_todo;
 bool rt_section_before(rt_todo what, int a, int b, void *to);
 void rt_section_note(int mb, bool hits);
-bool rt_section_sum(
-	const pd_group *g, float *buf, size_t count, const pd_sum *how); /* true: it begins between two graphs */
+/* What the host begins between two graphs of a function, by `begin`: a sum over replicas, or what a tensor group tells each other. */
+typedef struct rt_cut {
+	void (*begin)(const struct rt_cut *b);
+	const pd_group *group;
+	const void *from;
+	void *to;
+	int64_t count, run;
+	bool plain;
+	pd_sum how; /* of a sum that is not plain */
+} rt_cut;
+bool rt_section_cut(const rt_cut *b); /* true: it begins there */
 /* A call failed. true: in what is being captured, which will be called once more; the caller goes on. false: it is the caller's to tell. */
 bool rt_capture_refused(const char *what, const char *why);
 bool rt_capturing(void);   /* what is started now goes into a graph: the host may ask the device nothing */
 bool rt_graphs_made(void); /* there are graphs, which keep addresses */
 /* Memory that a step needs, before messages may be waited for. gpu_host.c: for what crosses through the host (direct: NCCL takes the rest). */
 void rt_host_rooms(bool direct);
+void rt_tensor_rooms(bool direct);               /* gpu_tensor.c: of a tensor group */
 void rt_input_rooms(void);                       /* gpu_input.c: two places for each input; once */
 void rt_late_room(void);                         /* numbers of the step */
 void rt_notes_room(void);                        /* gpu_device.c: losses */

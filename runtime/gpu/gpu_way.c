@@ -14,18 +14,31 @@ static const char *against(const pd_program *p, const found *all)
 {
 	static char why[400];
 
-	for (int r = 0; r < p->world; r++) {
-		if (!all[r].trains)
+	for (int t = 0; t < p->world * rt_group(); t++) {
+		if (!all[t].trains)
 			continue;
-		if (!all[r].built)
+		if (!all[t].built)
 			return "the program was built without NCCL";
-		for (int q = 0; q < r; q++)
-			if (all[q].trains && !memcmp(all[q].uuid, all[r].uuid, sizeof all->uuid)) {
-				snprintf(why, sizeof why, "%s and %s share a GPU", rt_name(q), rt_name(r));
+		for (int q = 0; q < t; q++)
+			if (all[q].trains && !memcmp(all[q].uuid, all[t].uuid, sizeof all->uuid)) {
+				snprintf(why, sizeof why, "%s and %s share a GPU", rt_task_name(q), rt_task_name(t));
 				return why;
 			}
 	}
 	return NULL;
+}
+
+/* What all tasks say, in their order. */
+static found *found_by_all(const pd_program *p, found mine)
+{
+	const int n = rt_group();
+	found *group = rt_alloc((size_t)n * sizeof *group), *all = rt_alloc((size_t)(p->world * n) * sizeof *all);
+
+	rt_tensor_all(group, &mine, sizeof mine);
+	rt_gather_start(group, all, (size_t)n * sizeof mine);
+	rt_gather_wait();
+	free(group);
+	return all;
 }
 
 /* Whether messages go by NCCL, as all ranks find alike. */
@@ -33,17 +46,16 @@ static bool by_nccl(const pd_program *p, const rt_options *o)
 {
 	const bool off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
 	found mine = { .trains = !p->server, .built = rt_nccl_built() };
-	found *all;
+	const int tasks = p->world * rt_group();
 	const char *why;
 
 	if (o->nccl && !off && !must && strcmp(o->nccl, "auto"))
 		rt_fail(RT_USAGE, "R001", "--nccl wants auto, on or off, not '%s'", o->nccl);
-	if (p->world == 1 || rt_alone || rt_virtual)
+	if (tasks == 1 || rt_alone || rt_virtual)
 		return false;
-	all = rt_alloc((size_t)p->world * sizeof *all);
 	memcpy(mine.uuid, rt_gpu_uuid(), sizeof mine.uuid);
-	rt_gather_start(&mine, all, sizeof mine);
-	rt_gather_wait();
+	found *all = found_by_all(p, mine);
+
 	why = off ? "--nccl off" : against(p, all);
 	if (must && why)
 		rt_fail(RT_USAGE, "R525", "--nccl on: %s (%s)", why, pd_device_name());
@@ -52,7 +64,7 @@ static bool by_nccl(const pd_program *p, const rt_options *o)
 		snprintf(how, sizeof how, "staged through the host: %s", why);
 		return false;
 	}
-	snprintf(how, sizeof how, "by NCCL, each of the %d ranks has a GPU of its own", p->world);
+	snprintf(how, sizeof how, "by NCCL, each of the %d ranks has a GPU of its own", tasks);
 	return true;
 }
 
@@ -67,6 +79,7 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 	}
 	rt_late_room();
 	rt_notes_room();
+	rt_tensor_rooms(direct);
 	rt_gpu_make(buffers);
 	rt_host_rooms(direct);
 	rt_streams_open();
@@ -82,7 +95,7 @@ void rt_gpu_announce(void)
 	char parts[1200] = "";
 	const size_t all = rt_gpu_told(parts, sizeof parts);
 
-	if (rt_program->world > 1)
+	if (rt_program->world * rt_group() > 1)
 		printf("messages between GPUs: %s\n", how);
 	if (rt_virtual) /* there is no GPU */
 		return;

@@ -347,6 +347,10 @@ static int64_t results(const pd_conv_desc *d)
 static void other_order(const pd_conv_desc *d, void *to)
 {
 	static unsigned turn;
+	const char *begins = getenv("STANDIN_ORDER");
+
+	if (turn == 0 && begins)
+		turn = (unsigned)atoi(begins);
 	const int64_t n = turn++ % 5 < 2 && d->type == PD_F32 ? results(d) : 0;
 
 	for (int64_t i = 0; i < n; i += 3)

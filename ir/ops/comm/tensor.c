@@ -81,7 +81,8 @@ static const AttrDef attrs[] = { AT_INT(struct tensor, axis, 0), AT_INT(struct t
 		.shape = part_shape, \
 		.holes = part_holes, \
 		.cpu = { .call = call_ }, \
-		.ref = { .call = call_ } }
+		.ref = { .call = call_ }, \
+		.cuda = { .call = call_ } }
 
 const OpDef op_TensorAllReduce = {
 	.name = "TensorAllReduce",
@@ -93,6 +94,7 @@ const OpDef op_TensorAllReduce = {
 	.holes = sum_holes,
 	.cpu = { .call = "pd_tensor_sum($=, $0, $N, $DT);" },
 	.ref = { .call = "pd_tensor_sum($=, $0, $N, $DT);" },
+	.cuda = { .call = "pd_tensor_sum($=, $0, $N, $DT);" },
 };
 
 PART(TensorAllGather, "pd_tensor_gather($=, $0, $BLOCKS, $RUN);");
