@@ -437,6 +437,8 @@ void rt_weights_load(const pd_program *p, char *arena, const char *path, rt_need
 void rt_weights_from(const pd_program *p, char *arena, const struct st_file *f, int n, const char *path, rt_need need);
 /* How many steps were done when a state file was written; 0: it does not say. */
 size_t rt_param_bytes(const pd_param *p);
+pd_param rt_param_local(
+	const pd_param *p); /* what the replicas of a stage have together; of a tensor group a member's part of that */
 pd_param rt_param_whole(const pd_param *p); /* as files have it: not the part of a member of a tensor group */
 int64_t rt_weights_step(const char *path);
 void rt_gradients_keep(const pd_program *p);

@@ -8,7 +8,7 @@
  * its AllReduces in one order. */
 bool sums_in_order(Arena *a, const struct Schedule *s, int kind);
 /* What --zero 1 does not go with, as E0520 has it; NULL: nothing of this. */
-const char *zero_refused(const Training *t, int64_t tensor, bool async);
+const char *zero_refused(const Training *t, bool async);
 /* Each replica updates so many elements and has their states alone. */
 void update_in_parts(Node *update, int64_t part);
 /* With --zero an AllReduce over the replicas becomes a ReduceScatter, where all that read its sums take the replica's part. */

@@ -21,14 +21,12 @@
 #include "ir/analysis.h"
 #include "passes/cost/sumcost.h"
 
-const char *zero_refused(const Training *t, int64_t tensor, bool async)
+const char *zero_refused(const Training *t, bool async)
 {
 	if (async)
 		return "an asynchronous schedule: updates go on while weights would be gathered; take a synchronous one";
 	if (target_cuda(t))
 		return "--target cuda: its programs have no ReduceScatter yet; --target c has it";
-	if (tensor > 1)
-		return "--tensor: its devices have parts of each state already";
 	if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
 		return "servers of parameters: they hold the state, once for all; take --comm allreduce";
 	if (t->comm.compress.codec)
@@ -44,7 +42,7 @@ static bool allowed(const Module *m, PassCx *cx)
 {
 	const int level = (int)cx->train->plan.zero;
 	const bool async = schedule_is_async(schedule_asked(m, cx)) || (m->schedule && m->schedule->async);
-	const char *why = zero_refused(cx->train, m->tensor, async);
+	const char *why = zero_refused(cx->train, async);
 
 	return !why || diag_error(cx->d, NOLOC, 520, "--zero %d does not go with %s", level, why);
 }

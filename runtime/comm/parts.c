@@ -87,7 +87,7 @@ bool rt_parts_mine(const pd_param *q)
 
 char *rt_parts_whole(const pd_param *q, const char *part)
 {
-	const pd_param w = rt_param_whole(q);
+	const pd_param w = rt_param_local(q);
 	const size_t bytes = rt_param_bytes(&w), size = rt_param_bytes(q) / (size_t)q->part;
 	const int64_t n = (int64_t)(bytes / size);
 	const size_t own = size * pd_part_of(rt_program->replica, q->part, n);
@@ -104,5 +104,18 @@ char *rt_parts_whole(const pd_param *q, const char *part)
 		if (pd_part_of(r, q->part, n))
 			rt_recv(q->owner + r, RT_TAG_FILE, whole + size * pd_part_at(r, q->part, n),
 				size * pd_part_of(r, q->part, n));
+	return whole;
+}
+
+char *rt_joined(const pd_param *q, const char *value)
+{
+	char *local = q->part ? rt_parts_whole(q, value) : NULL;
+
+	if (!q->blocks || (q->part && !local))
+		return local;
+	const pd_param w = rt_param_local(q);
+	char *whole = rt_tensor_whole(&w, local ? local : value, rt_param_bytes(&w));
+
+	free(local);
 	return whole;
 }

@@ -309,15 +309,17 @@ static char *part_name(const pd_param *q)
 /* The elements of a state that this replica has, as a tensor of its own; false: none. */
 static bool span(const pd_program *p, const pd_param *q, st_tensor *t)
 {
-	const size_t room = strlen(q->name) + 64;
-	const pd_param w = rt_param_whole(q);
+	const size_t room = strlen(t->name) + 64;
+	const pd_param w = rt_param_local(q);
 	const int64_t n = (int64_t)(rt_param_bytes(&w) / (rt_param_bytes(q) / (size_t)q->part));
 	const int64_t at = (int64_t)pd_part_at(p->replica, q->part, n);
 
 	t->rank = 1;
 	t->dim[0] = (int64_t)pd_part_of(p->replica, q->part, n);
-	t->name = rt_alloc(room);
-	snprintf(t->name, room, "%s" ST_SPAN, q->name, at, at + t->dim[0]);
+	char *name = rt_alloc(room);
+
+	snprintf(name, room, "%s" ST_SPAN, t->name, at, at + t->dim[0]);
+	t->name = name;
 	return t->dim[0] > 0;
 }
 

@@ -57,9 +57,8 @@ void rt_first_norm(double norm)
 static void tell_param(const pd_param *part, first_kind kind, const void *v)
 {
 	const bool parts = part->part && kind == FIRST_UPDATED;
-	char *joined = part->blocks ? rt_tensor_whole(part, v, rt_param_bytes(part))
-	               : parts      ? rt_parts_whole(part, v)
-	                            : NULL;
+	const pd_param local = rt_param_local(part);
+	char *joined = rt_joined(parts ? part : &local, v);
 	const pd_param whole = rt_param_whole(part), *q = &whole;
 	const int size = q->dtype == PD_F32 ? 4 : q->dtype == PD_F64 ? 8 : 0;
 	const int64_t n = size ? (int64_t)rt_param_bytes(q) / size : 0;

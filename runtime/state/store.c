@@ -39,6 +39,14 @@ pd_param rt_param_whole(const pd_param *p)
 	return w;
 }
 
+pd_param rt_param_local(const pd_param *p)
+{
+	pd_param w = *p;
+
+	w.part = 0;
+	return w;
+}
+
 /* Elements that lie in the arena. */
 static size_t held(const pd_param *p) { return p->part ? (size_t)p->part : elements(p); }
 
@@ -192,7 +200,35 @@ static bool copy_parts(const char *path, const pd_param *q, const st_file *f, in
 	return found && found == of;
 }
 
-/* A checkpoint's spans of a tensor (ST_SPAN), put together; false: not all of it is there. */
+/* Elements from .. to of a tensor, or, of members of a group, of the part of member `member` of `of`, which is runs of `run` of them. */
+typedef struct span {
+	int64_t from, to, run;
+	int member, of;
+} span;
+
+/* Reads what stands behind a tensor's name: ST_SPAN, or ST_PART and then that. false: it is neither. */
+static bool span_of(const pd_param *q, const char *tail, span *x)
+{
+	int axis, end = 0, more = 0;
+	int64_t blocks;
+
+	*x = (span){ .run = (int64_t)elements(q), .of = 1 };
+	if (sscanf(tail, ST_PART "%n", &axis, &blocks, &x->member, &x->of, &end) != 4 || !end) {
+		x->of = 1;
+		x->member = end = 0;
+	} else {
+		if (axis < 0 || axis >= q->rank || blocks < 1 || blocks > q->dim[axis] || x->of < 2 || x->member < 0 ||
+			x->member >= x->of || q->dim[axis] % (blocks * x->of))
+			return false;
+		x->run = q->dim[axis] / (blocks * x->of);
+		for (int d = axis + 1; d < q->rank; d++)
+			x->run *= q->dim[d];
+	}
+	tail += end;
+	return sscanf(tail, ST_SPAN "%n", &x->from, &x->to, &more) == 2 && more && !tail[more] && x->run > 0;
+}
+
+/* A checkpoint's spans of a tensor, put together; false: not all of it is there. */
 static bool copy_spans(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
 {
 	const size_t length = strlen(q->name), count = elements(q), size = st_size(st_dtype((int)q->dtype));
@@ -201,19 +237,43 @@ static bool copy_spans(const char *path, const pd_param *q, const st_file *f, in
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < f[k].n; i++) {
 			const st_tensor *t = &f[k].tensor[i];
-			int64_t from, to;
-			int end = 0;
+			span x;
 
-			if (strncmp(t->name, q->name, length) ||
-				sscanf(t->name + length, ST_SPAN "%n", &from, &to, &end) != 2 || !end ||
-				t->name[length + (size_t)end])
+			if (strncmp(t->name, q->name, length) || !span_of(q, t->name + length, &x))
 				continue;
-			if (from < 0 || to <= from || (size_t)to > count || t->rank != 1 || t->dim[0] != to - from)
+			if (x.from < 0 || x.to <= x.from || (size_t)x.to > count / (size_t)x.of || t->rank != 1 ||
+				t->dim[0] != x.to - x.from)
 				rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is no part of the model's", path, t->name);
-			convert(path, q, t, 0, arena + q->offset + (size_t)from * size, (size_t)(to - from));
-			found += (size_t)(to - from);
+			for (int64_t e = x.from, next; e < x.to; e = next) {
+				next = (e / x.run + 1) * x.run < x.to ? (e / x.run + 1) * x.run : x.to;
+				convert(path, q, t, (size_t)(e - x.from),
+					arena + q->offset +
+						(size_t)((e / x.run * x.of + x.member) * x.run + e % x.run) * size,
+					(size_t)(next - e));
+			}
+			found += (size_t)(x.to - x.from);
 		}
 	return found && found == count;
+}
+
+/* Of the whole what this member has, and of that what this replica has. */
+static void take_part(const pd_param *q, const char *whole, char *to)
+{
+	const pd_param w = rt_param_local(q);
+	const size_t size = st_size(st_dtype((int)q->dtype));
+	const int64_t count = (int64_t)elements(q);
+	char *local = q->part && q->blocks ? rt_alloc(rt_param_bytes(&w) + 1) : to;
+	int64_t blocks = q->blocks;
+
+	for (int i = 0; i < q->axis && q->blocks; i++)
+		blocks *= q->dim[i];
+	if (q->blocks)
+		pd_tensor_shard(local, whole, blocks, (int64_t)rt_param_bytes(&w) / blocks);
+	if (q->part)
+		memcpy(to, (q->blocks ? local : whole) + size * pd_part_at(rt_program->replica, q->part, count),
+			size * pd_part_of(rt_program->replica, q->part, count));
+	if (local != to)
+		free(local);
 }
 
 /* What the files have of q: gives the row behind it. Of a part, the whole is looked for. */
@@ -231,27 +291,12 @@ static int64_t read_param(const char *path, const pd_param *q, const st_file *f,
 
 	if (row == q->row && !q->of && (copy_parts(path, &w, f, n, whole) || copy_spans(path, &w, f, n, whole)))
 		row = end;
-	if (q->part) {
-		const size_t size = st_size(st_dtype((int)q->dtype));
-		const int64_t count = (int64_t)elements(q);
-
-		if (row == end)
-			memcpy(arena + q->offset, whole + size * pd_part_at(rt_program->replica, q->part, count),
-				size * pd_part_of(rt_program->replica, q->part, count));
-		free(whole);
+	if (!q->blocks && !q->part)
 		return row;
-	}
-	if (q->blocks) {
-		int64_t blocks = q->blocks;
-
-		for (int i = 0; i < q->axis; i++)
-			blocks *= q->dim[i];
-		if (row == end)
-			pd_tensor_shard(arena + q->offset, whole, blocks, (int64_t)rt_param_bytes(q) / blocks);
-		free(whole);
-		return row == end ? q->row + (q->rank ? q->dim[0] : 1) : row;
-	}
-	return row;
+	if (row == end)
+		take_part(q, whole, arena + q->offset);
+	free(whole);
+	return row == end ? q->row + (q->rank ? q->dim[0] : 1) : row;
 }
 
 /* A moving average that no file has begins as its weight does. */
@@ -322,9 +367,8 @@ int64_t rt_weights_step(const char *path)
 /* As the gradient is kept: whole, also of a weight in parts, and of a tensor group this member's. */
 static size_t gradient_bytes(const pd_param *q)
 {
-	pd_param w = *q;
+	const pd_param w = rt_param_local(q);
 
-	w.part = 0;
 	return rt_param_bytes(&w);
 }
 
@@ -592,14 +636,13 @@ void rt_weights_save(const pd_program *p, const char *arena, const char *path, r
 	if (what == RT_GRADIENTS)
 		divide(p);
 	wholes = rt_alloc((size_t)p->nparams * sizeof *wholes + 1);
-	for (int i = 0; i < p->nparams; i++)
-		if (p->params[i].blocks && wanted(p, &p->params[i], what))
-			wholes[i] =
-				rt_tensor_whole(&p->params[i], value(p, arena, i, what), rt_param_bytes(&p->params[i]));
-		else if (p->params[i].part &&
-			 (what == RT_STATE || (what == RT_TRAINED && p->params[i].kind < PD_STATE)) &&
-			 rt_parts_mine(&p->params[i]))
-			wholes[i] = rt_parts_whole(&p->params[i], value(p, arena, i, what));
+	for (int i = 0; i < p->nparams; i++) {
+		const pd_param *q = &p->params[i], local = rt_param_local(q);
+		const bool parts = q->part && (what == RT_STATE || (what == RT_TRAINED && q->kind < PD_STATE));
+
+		if (parts ? rt_parts_mine(q) : wanted(p, q, what))
+			wholes[i] = rt_joined(parts ? q : &local, value(p, arena, i, what));
+	}
 	if (rt_leads(p))
 		write_file(p, arena, path, what);
 	else if (!rt_member)

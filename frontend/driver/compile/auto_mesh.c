@@ -60,7 +60,7 @@ static void look(const Compile *c, Mesh *x)
 	Diag mute = *c->d;
 	Options o = *c->o;
 	Compile s = *c;
-	const char *why = x->zero > 0 ? zero_refused(&o.t, x->tensor, schedule_async(&o.t)) : NULL;
+	const char *why = x->zero > 0 ? zero_refused(&o.t, schedule_async(&o.t)) : NULL;
 
 	if (why) {
 		x->refused = arena_printf(c->a, "refused: --zero 1 does not go with %s", why);

@@ -3,7 +3,8 @@
  *                                    with {at, block}: of a piece of a table that lies at several servers, block by block
  *                                    from number `at` on
  *                                    with {parts}: of what this device of a tensor group has; the sum goes over all of them
- *                                    with {at, part}: of the replica's part of so many elements (--zero), as number `at` + replica
+ *                                    with {at, part}: of the replica's part of so many elements (--zero), as number `at` + replica; with
+ *                                    {parts} of its part of what this device has
  *     %m = ClipNorm(%n) {max, of, at}    joins those of all `of` parameters over all devices, at stage `at`:
  *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient; max 0: m is n, the
  *                                    norm is only told (--gnorm)
@@ -58,11 +59,12 @@ static void square_holes(const Node *n, Holes *h)
 	if (at->block)
 		hole_text(h, "CALL", "$k($AT, $1);");
 	if (at->part)
-		hole_text(h, "CALL", "pd_square($AT + replica, $k($1%s, pd_part_of(replica, $N, %lld)));",
+		hole_text(h, "CALL", "pd_square($AT + replica, %s$k($1%s, pd_part_of(replica, $N, %lld))%s);",
+			at->parts ? "pd_tensor_total(" : "",
 			type_numel(t) == at->part
 				? ""
 				: arena_printf(h->arena, " + pd_part_at(replica, $N, %lld)", (long long)type_numel(t)),
-			(long long)type_numel(&n->in[0]->type));
+			(long long)type_numel(&n->in[0]->type), at->parts ? ")" : "");
 }
 
 int64_t square_blocks(const Node *n)
