@@ -132,8 +132,11 @@ static int divide_stage(Module *m, Stage *s, PassCx *cx)
 			"stage %d: state of %d parameters in %d parts: %lld bytes less on each device\n", s->id, nw,
 			s->replicas, (long long)bytes);
 	divided = nw;
-	if (cx->train->plan.zero > 2 && gather_meets(m, s, cx) && divide_weights(w, &nw, s))
-		gather_weights(m, s, cx);
+	if (cx->train->plan.zero > 2 && gather_meets(m, s, cx)) {
+		m->schedule->gathers[s->id] = divide_weights(w, &nw, s) > 0;
+		if (m->schedule->gathers[s->id])
+			gather_weights(m, s, cx);
+	}
 	Builder b = {
 		.m = m, .g = s->update, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id, .d = cx->d
 	};
