@@ -38,6 +38,8 @@ const char *ew_text(Arena *a, const Node *n, const char *const *operand);
 /* An element of type t read into a register (dtype_math), and written from one. */
 const char *ew_load(Arena *a, DType t, const char *ref);
 const char *ew_store(Arena *a, DType t, const char *e);
+/* Operand i is an argument of the kernel: no literal, and of operands of Fused that are one value only the first. */
+bool ew_passed(const Node *n, int i);
 /* Literal of operand i; only where ew_literal says so. */
 const char *ew_literal_text(Arena *a, const Node *n, int i);
 /* Declares the kernel's operands (PARAMS) and its statement (CALL): outputs, then the operands that are no literals.

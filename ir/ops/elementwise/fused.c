@@ -179,15 +179,11 @@ static const char *body(
 	const char *text = "";
 	int op = n->nout;
 
-	for (int i = 0; i < p->nin; i++) {
-		if (ew_literal(n, i))
-			continue;
-		const char *ref = ref_of(a, s, op++);
-
-		if (first_number(p, p->val[i]) == i) /* one operand twice is read once */
+	for (int i = 0; i < p->nin; i++)
+		if (ew_passed(n, i))
 			text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text,
-				dtype_c(dtype_math(n->in[i]->type.dtype)), i, ew_load(a, n->in[i]->type.dtype, ref));
-	}
+				dtype_c(dtype_math(n->in[i]->type.dtype)), i,
+				ew_load(a, n->in[i]->type.dtype, ref_of(a, s, op++)));
 	for (int k = 0; k < p->n; k++) { /* rounded as it would be in memory: the same bits however nodes are fused */
 		const DType t = p->step[k].out[0]->type.dtype;
 		text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(t)), p->nin + k,
@@ -227,7 +223,7 @@ static void holes(const Node *n, Holes *h)
 	}
 	for (int i = 0; i < n->nin; i++) {
 		var[n->nout + i] = arena_printf(a, "x%d", i);
-		if (ew_literal(n, i))
+		if (!ew_passed(n, i))
 			continue;
 		nest_add_type(&s, var[n->nout + i], &n->in[i]->type);
 		types[count++] = n->in[i]->type.dtype;

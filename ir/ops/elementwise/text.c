@@ -14,6 +14,14 @@ bool ew_literal(const Node *n, int i)
 	       type_numel(&v->type) == 1;
 }
 
+bool ew_passed(const Node *n, int i)
+{
+	for (int k = 0; k < i && n->op == OP_Fused; k++)
+		if (n->in[k] == n->in[i])
+			return false;
+	return !ew_literal(n, i);
+}
+
 const char *ew_literal_text(Arena *a, const Node *n, int i)
 {
 	const Tensor t = const_tensor(n->in[i]);
@@ -190,7 +198,7 @@ void ew_signature(const Node *n, Holes *h, const char *const *var)
 		buf_printf(&args, "%s$=%d", i ? ", " : "", i);
 	}
 	for (int i = 0; i < n->nin; i++) {
-		if (ew_literal(n, i))
+		if (!ew_passed(n, i))
 			continue;
 		buf_printf(&params, ", const %s *%s", dtype_c(n->in[i]->type.dtype), var[n->nout + i]);
 		buf_printf(&args, ", $%d", i);
