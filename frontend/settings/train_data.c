@@ -113,38 +113,40 @@ static bool check_comm(const Training *t, Diag *d)
 
 bool training_complete(Training *t, Diag *d)
 {
+	const Loc at = t->file ? FILELOC(t->file) : NOLOC;
+
 	if (!check_comm(t, d) || !take_grad_comm(t, d))
 		return false;
 	if (t->loop.steps && t->loop.epochs)
-		return diag_error(d, NOLOC, 9, "steps %lld and epochs %lld are two lengths of one run; say one of them",
+		return diag_error(d, at, 9, "steps %lld and epochs %lld are two lengths of one run; say one of them",
 			(long long)t->loop.steps, (long long)t->loop.epochs);
 	if (t->comm.staleness >= 0 && !served_async(t))
-		return diag_error(d, NOLOC, 520,
+		return diag_error(d, at, 520,
 			"staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",
 			(long long)t->comm.staleness);
 	if (served_async(t) && t->comm.by == COMM_UNSAID)
 		t->comm.by = COMM_PS;
 	if (t->data.eval.averages && !(opt_get(&t->model.opt, OPT_EMA) > 0))
-		return diag_error(d, NOLOC, 9,
+		return diag_error(d, at, 9,
 			"--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
 	if (!t->data.eval.on &&
 		(t->data.eval.every || t->data.eval.epochs || t->data.eval.samples || t->data.eval.averages))
-		return diag_error(d, NOLOC, 9,
+		return diag_error(d, at, 9,
 			"there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
 	if (!t->loop.ckpt_dir && (t->loop.ckpt_every || t->loop.ckpt_keep != CKPT_KEEP))
-		return diag_error(d, NOLOC, 9, "no folder for checkpoints is named; say --ckpt DIR beside --ckpt-%s",
+		return diag_error(d, at, 9, "no folder for checkpoints is named; say --ckpt DIR beside --ckpt-%s",
 			t->loop.ckpt_every ? "every" : "keep");
 	for (int i = 0; t->data.eval.on && i < t->data.ninput; i++) {
 		bool there = false;
 		for (int k = 0; k < t->data.eval.ndata; k++)
 			there |= !strcmp(t->data.input[i].input, t->data.eval.data[k].input);
 		if (!there && t->data.input[i].kind != DATA_SYNTHETIC)
-			return diag_error(d, NOLOC, 9,
+			return diag_error(d, at, 9,
 				"input '%s' has a file to train on (%s) and none for the evaluation; say --eval %s=FILE",
 				t->data.input[i].input, t->data.input[i].path, t->data.input[i].input);
 	}
 	if (t->loop.stop && strncmp(t->loop.stop, "loss=", 5) && !t->data.eval.on)
-		return diag_error(d, NOLOC, 9, "stop: '%.*s' is a metric of the evaluation set, and there is none",
+		return diag_error(d, at, 9, "stop: '%.*s' is a metric of the evaluation set, and there is none",
 			(int)strcspn(t->loop.stop, "="), t->loop.stop);
 	return true;
 }
