@@ -250,7 +250,7 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 		n->out[i]->def = n;
 		n->out[i]->index = i;
 	}
-	if (!node_infer(n, b->d))
+	if (!b->failed && !node_infer(n, b->d)) /* what follows a refusal has operands of made-up types */
 		b->failed = true;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i]) {

@@ -66,6 +66,8 @@ bool need_ints(const Node *n, Diag *d, const char *what, Ints v, int count, int6
 bool need_window(const Node *n, Diag *d, const Type *x, Ints kernel, Ints strides, Ints dilations, Ints pads);
 /* dims are those of a tensor of at most TENSOR_MOST bytes, which *out becomes. */
 bool need_type(const Node *n, Diag *d, const char *what, Ints dims, DType t, Type *out);
+/* So many rows or columns of x are no more than libraries, and loops round them, count; E0304. */
+bool need_count(const Node *n, Diag *d, const Type *x, int64_t count);
 /* v has the shape of `want`; E0304. */
 bool need_same_shape(const Node *n, Diag *d, const Value *v, const Type *want);
 

@@ -47,6 +47,12 @@ bool need_type(const Node *n, Diag *d, const char *what, Ints dims, DType t, Typ
 	return true;
 }
 
+bool need_count(const Node *n, Diag *d, const Type *x, int64_t count)
+{
+	return count <= INT32_MAX || diag_error(d, n->loc, 304, "%s: %s has %lld rows or columns, the most is %d",
+					     optab[n->op]->name, str_type(d->scratch, x), (long long)count, INT32_MAX);
+}
+
 bool need_same_shape(const Node *n, Diag *d, const Value *v, const Type *want)
 {
 	return shape_eq(&v->type, want) ||

@@ -97,6 +97,9 @@ static bool shape(Node *n, Diag *d)
 		return diag_error(d, n->loc, 304, "inner sizes differ: A is %s%s, B is %s%s", str_type(d->scratch, a),
 			((const struct gemm *)n->attr)->transA ? " transposed" : "", str_type(d->scratch, b),
 			((const struct gemm *)n->attr)->transB ? " transposed" : "");
+	if (!need_count(n, d, a, b->rank <= 2 ? p.m * p.batch : p.m) || !need_count(n, d, a, p.k) ||
+		!need_count(n, d, b, p.n))
+		return false;
 	for (int i = 0; i < p.rank; i++)
 		y.dim[y.rank++] = p.dim[i];
 	if (a->rank > 1)

@@ -60,7 +60,8 @@ static bool check(const Node *n, const Type *x, int *axis, Diag *d)
 	if (scale && !shape_eq(&want, &scale->type) && type_numel(&want) != type_numel(&scale->type))
 		return diag_error(d, n->loc, 304, "%s: scale is %s, the normalised axes are %s", optab[n->op]->name,
 			str_shape(d->scratch, &scale->type), str_shape(d->scratch, &want));
-	return true;
+	const int64_t width = type_numel(&want);
+	return need_count(n, d, x, width ? type_numel(x) / width : 0);
 }
 
 bool norm_in_registers(const Type *x, int64_t axis)

@@ -21,7 +21,7 @@ bool rec_check_gx(const Node *n, const Type *gx, const Value *r, int gates, Diag
 			"%s: the recurrent weights are %s, for %lld hidden units they must be "
 			"[%lld,%lld]",
 			name, str_shape(d->scratch, &r->type), (long long)h, (long long)gx->dim[2], (long long)h);
-	return true;
+	return need_count(n, d, gx, gx->dim[1]);
 }
 
 bool rec_check(const Node *n, int i, const char *what, int rank, const int64_t *dim, Diag *d)
