@@ -82,8 +82,9 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 		return false;
 	Value *v;
 	const Role role = im->contract ? contract_role(im->contract, t->name) : ROLE_NONE;
-	const bool param =
-		dtype_float(x.type.dtype) && (onnx_running_stat(im, g, t->name) || is_param(im, t->name, role, &x));
+	const bool param = /* without elements there is nothing to train, and no place in memory of its own */
+		dtype_float(x.type.dtype) && type_numel(&x.type) &&
+		(onnx_running_stat(im, g, t->name) || is_param(im, t->name, role, &x));
 	if (param && im->unrolling && !alike(&x))
 		return diag_error(im->d, im->b.loc, 302,
 			"initializer '%s' stands in a branch within a Loop: it would be another parameter in every iteration; "

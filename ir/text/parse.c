@@ -443,6 +443,8 @@ static void param(Parser *s)
 
 	lex_want(s, ":");
 	Type t = lex_type(s);
+	if (!type_numel(&t))
+		fault(s, "parameter '%s' has no elements", name);
 	Value *v = module_param(s->m, name, t, (ParamKind)lex_choice(s, param_kind_name, 3));
 	Param *p = v->param;
 	if (p->kind != PARAM_STATE)
