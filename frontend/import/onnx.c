@@ -133,6 +133,8 @@ bool onnx_node(Import *im, const OnnxNode *n, size_t i)
 		if (*n->input[k] && !map_get(&im->env, n->input[k]) && !map_get(&im->seq, n->input[k]))
 			return diag_error(im->d, im->b.loc, 204, "operand %zu '%s' is defined nowhere before this node",
 				k, n->input[k]);
+	if (!n->n_output)
+		return diag_error(im->d, im->b.loc, 204, "the node has no output");
 	for (size_t k = 0; k < n->n_output; k++)
 		if (*n->output[k] && (map_get(&im->env, n->output[k]) || map_get(&im->seq, n->output[k])))
 			return diag_error(im->d, im->b.loc, 204, "output '%s' is defined twice", n->output[k]);

@@ -50,5 +50,7 @@ KINDS = {
     'depth-to-space-mode': lambda: model('DepthToSpace', 'x', x=(2, 4, 2, 2), blocksize=2, mode='RGB'),
     'space-to-depth-block': lambda: model('SpaceToDepth', 'x', x=(2, 4, 3, 2), blocksize=2),
     'eye-like-dtype': lambda: model('EyeLike', 'x', dtype=FAR),
+    'node-no-output': lambda: graph([node('Constant', [], ['c0'], value_ints=[8, 4]), node('Expand', ['x', 'c0'], []), node('Relu', ['x'], ['y'])],
+                               [], (8, 4), (8, 4)),
     'eye-like-rank': lambda: model('EyeLike', 'x', x=(8,)),
 }
