@@ -156,7 +156,7 @@ class GpuDevice(Device):
 
     def build(self, opt):
         here, kernels = os.path.dirname(os.path.abspath(__file__)), sorted(f for d in ('stage0', 'runtime') for f in glob.glob(f'{self.dir}/{d}/*.cu'))
-        device = [f for f in glob.glob(f'{self.dir}/runtime/gpu_*.c') if os.path.basename(f)[4:-2] not in ('host', 'input', 'graph', 'nccl', 'servers')]
+        device = [f for f in glob.glob(f'{self.dir}/runtime/gpu_*.c') if os.path.basename(f)[4:-2] not in ('host', 'input', 'graph', 'nccl', 'servers', 'tensor', 'way')]
         cuda = T.standin()[0].split('=')[1]
         os.environ['PD_STANDIN_FLAGS'] = '-fPIC'
         try:
