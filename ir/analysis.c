@@ -27,6 +27,13 @@ int64_t held_bytes(const Value *v)
 	return n < type_numel(&v->type) ? n * dtype_bytes(v->type.dtype) : value_bytes(v);
 }
 
+Type held_type(const Value *v)
+{
+	const int64_t n = held_count(v);
+
+	return n < type_numel(&v->type) ? type_make(v->type.dtype, 1, &n) : v->type;
+}
+
 bool gathers_weights(const Stage *s)
 {
 	Graph *g[4];

@@ -8,6 +8,7 @@ int64_t value_bytes(const Value *v); /* in memory; row-sparse ones are kept dens
 /* Of a weight, or of its copy in 16 bits, the elements that a device has of it always: all, or its part (Param.part); their bytes. */
 int64_t held_count(const Value *v);
 int64_t held_bytes(const Value *v);
+Type held_type(const Value *v);            /* v's, or so many elements in a row */
 bool gathers_weights(const Stage *s);      /* its graphs do (GatherWeight) */
 void find_loss(Module *m, const Graph *g); /* Module.loss and .count anew, when g reports them */
 void list_kept(Module *m, Stage *s);       /* Stage.keep anew, after its graphs changed */

@@ -240,14 +240,6 @@ static const char *moment_text(const Listing *l, Moment x)
 	return arena_printf(l->b->a, "%c%d", l->word[x.graph], x.place);
 }
 
-/* As much of a value as a device has of it: of a weight in parts, or its copy in 16 bits, so many elements in a row. */
-static Type held_type(const Value *v)
-{
-	const int64_t n = held_count(v);
-
-	return n < type_numel(&v->type) ? type_make(v->type.dtype, 1, &n) : v->type;
-}
-
 static void write_values(Listing *l, Buf *out)
 {
 	const char *comma = "";

@@ -98,16 +98,23 @@ static bool divide(Node *n, const Stage *s, PassCx *cx)
 }
 
 /* --zero 3: those that no node needs whole but in forwards and backwards are in parts themselves. Gives how many. */
-static int divide_weights(Value **w, int *n, const Stage *s)
+static int divide_weights(Value **w, int *n, const Stage *s, PassCx *cx)
 {
 	const int all = *n;
 
 	*n = 0;
-	for (int i = 0; i < all; i++)
-		if (gather_divides(w[i], s))
+	for (int i = 0; i < all; i++) {
+		if (gather_divides(w[i], s)) {
 			w[i]->param->part = part_of(type_numel(&w[i]->type), s->replicas);
-		else
-			w[(*n)++] = w[i];
+			continue;
+		}
+		if (cx->explain)
+			buf_printf(cx->explain, "stage %d: %s stays whole: %s\n", s->id, w[i]->name,
+				part_of(type_numel(&w[i]->type), s->replicas) == type_numel(&w[i]->type)
+					? "it is too small for parts"
+					: "another stage reads it, or it is needed beyond a forward or a backward");
+		w[(*n)++] = w[i];
+	}
 	return all - *n;
 }
 
@@ -133,7 +140,7 @@ static int divide_stage(Module *m, Stage *s, PassCx *cx)
 			s->replicas, (long long)bytes);
 	divided = nw;
 	if (cx->train->plan.zero > 2 && gather_meets(m, s, cx)) {
-		m->schedule->gathers[s->id] = divide_weights(w, &nw, s) > 0;
+		m->schedule->gathers[s->id] = divide_weights(w, &nw, s, cx) > 0;
 		if (m->schedule->gathers[s->id])
 			gather_weights(m, s, cx);
 	}

@@ -331,20 +331,12 @@ static void once_holes(const Node *n, Holes *h)
 		dtype_half(y->dtype) ? dtype_name(y->dtype) : "");
 }
 
-/* Of a rounded copy the part that a device has of the weight (--zero 3), as it lies; of others the type. */
-static Type held_type(const Node *n, const Value *v)
-{
-	const int64_t held = held_count(n->out[0]);
-
-	return cast_once(n) && held < type_numel(&v->type) ? type_make(v->type.dtype, 1, &held) : v->type;
-}
-
 void ew_holes(const Node *n, Holes *h)
 {
 	static const char *const abc[] = { "y", "a", "b", "c" };
 	Arena *a = h->arena;
 	const char **var = NEWN(a, const char *, n->nin + 1);
-	const Type y = held_type(n, n->out[0]), *t = &y;
+	const Type y = held_type(n->out[0]), *t = &y; /* a rounded copy of a weight in parts is one of the part */
 	DType *types = NEWN(a, DType, n->nin + 1);
 	int k = 0;
 	Nest s;
@@ -357,7 +349,7 @@ void ew_holes(const Node *n, Holes *h)
 		var[1 + i] = n->nin <= 3 ? abc[1 + i] : arena_printf(a, "x%d", i);
 		if (ew_literal(n, i))
 			continue;
-		const Type x = held_type(n, n->in[i]);
+		const Type x = held_type(n->in[i]);
 		nest_add_type(&s, var[1 + i], &x);
 		types[k++] = n->in[i]->type.dtype;
 	}
