@@ -32,6 +32,8 @@ typedef enum OptSet {
  *     EXPONENTIAL   gamma ^ (s / every)
  *     LINEAR        1 + (last - 1) p              p = min(1, s / steps), last = min / lr
  *     COSINE        last + (1 - last) (1 + cos(pi p)) / 2
+ *     INVERSE_SQRT  (1 + s / every) ^ -1/2        'Attention is all you need'; every is then the steps of its warm-up
+ *     INVERSE       (1 + s / every) ^ -1
  * steps 0: what is left of the run's steps. */
 typedef struct Rate {
 	RateKind kind;

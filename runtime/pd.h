@@ -141,7 +141,8 @@ typedef struct pd_program {
 	                                     * no weight, state or statistics change, only losses
 	                                     * are reported */
 	struct {                              /* factor of the learning rate: pd_rate */
-		int kind;                     /* 0 constant, 1 step, 2 exponential, 3 linear, 4 cosine */
+		int kind;                     /* 0 constant, 1 step, 2 exponential, 3 linear, 4 cosine,
+		                               * 5 inverse square root, 6 inverse */
 		int64_t warmup, every, steps; /* steps 0: what the run has beyond warmup */
 		double gamma, last;
 	} rate;
@@ -226,7 +227,7 @@ int64_t pd_update_index(void); /* updates before this one: steps that overflow l
 bool pd_evaluating(void);
 /* What the learning rate of this step is multiplied with: a rise in a line over `warmup` steps,
  * then by the kind, s steps later: gamma ^ floor(s / every); gamma ^ (s / every); in a line, or
- * half a cosine, from 1 to `last` over `steps`. */
+ * half a cosine, from 1 to `last` over `steps`; (1 + s / every) ^ -1/2 or ^ -1. */
 double pd_rate(void);
 /* What a program with clocks times (profile/): a statement, by the value that it makes. */
 typedef struct pd_record {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { STEPWISE = 1, EXPONENTIAL, LINEAR, COSINE }; /* rate.kind; 0: constant */
+enum { STEPWISE = 1, EXPONENTIAL, LINEAR, COSINE, INVERSE_SQRT, INVERSE }; /* rate.kind; 0: constant */
 
 static int64_t end; /* of LINEAR and COSINE: the step behind which nothing changes; 0: not known yet */
 
@@ -48,6 +48,8 @@ double rt_rate(int64_t t)
 	case EXPONENTIAL: return pow(gamma, (double)s / (double)rt_program->rate.every);
 	case LINEAR: return 1 + (last - 1) * p;
 	case COSINE: return last + (1 - last) * (1 + cos(3.14159265358979323846 * p)) / 2;
+	case INVERSE_SQRT: return 1 / sqrt(1 + (double)s / (double)rt_program->rate.every);
+	case INVERSE: return 1 / (1 + (double)s / (double)rt_program->rate.every);
 	default: return 1;
 	}
 }
