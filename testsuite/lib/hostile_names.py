@@ -111,7 +111,8 @@ def all_names(names):
         planned, = glob.glob(f'{folder}/out/ir/*-memplan.pdir')
         for form in 'dot', 'json':
             with open(f'{folder}/ir.{form}', 'wb') as f:
-                subprocess.run([T.pdcc_path('pdcc-opt'), planned, '--ir-format', form], cwd=folder, stdout=f, check=True)
+                p = subprocess.run([T.pdcc_path('pdcc-opt'), planned, '--ir-format', form], cwd=folder, stdout=f, stderr=subprocess.PIPE)
+            T.check(f'pdcc-opt --ir-format {form}', p.returncode, p.stderr.decode(errors='replace'))
         found = parse_all(folder)
         if not set(PARSERS) <= set(found):
             raise T.Failed(f'no file of the kinds {set(PARSERS) - set(found)}')
