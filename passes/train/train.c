@@ -130,13 +130,24 @@ static Value *target_input(Graph *g, const char *name, Type t, PassCx *cx)
 	return v;
 }
 
-/* The batch axis of a target like `out` (below `rank`): the output's own, else the first of the batch's size. */
-static int batch_axis(const Module *m, const Value *out, int rank)
+static bool batch_of_an_input(const Graph *g, int axis)
 {
+	for (int i = 0; i < g->nin; i++)
+		if (g->in[i]->batch_axis == axis)
+			return true;
+	return false;
+}
+
+/* The batch axis of a target like `out` (below `rank`): the output's own, else the first of the batch's size; one sample is as
+ * long as any axis of 1, so an input must have its batch there too. */
+static int batch_axis(const Graph *g, const Value *out, int rank)
+{
+	const int64_t batch = g->module->batch;
+
 	if (out->batch_axis >= 0)
 		return out->batch_axis < rank ? out->batch_axis : -1;
 	for (int i = 0; i < rank; i++)
-		if (m->batch > 1 && out->type.dim[i] == m->batch)
+		if (batch >= 1 && out->type.dim[i] == batch && (batch > 1 || batch_of_an_input(g, i)))
 			return i;
 	return -1;
 }
@@ -158,7 +169,7 @@ static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *logits, Term *
 	if (!lab)
 		return false;
 	if (lab->batch_axis < 0)
-		lab->batch_axis = batch_axis(b->m, logits, t->rank - 1);
+		lab->batch_axis = batch_axis(b->g, logits, t->rank - 1);
 	lab->index_range = classes;
 	const Type flat = type_make(t->dtype, 2, (int64_t[]){ rows, classes });
 	const Type flat_lab = type_make(lab->type.dtype, 1, &rows);
@@ -181,10 +192,10 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 	if (!t)
 		return false;
 	if (t->batch_axis < 0)
-		t->batch_axis = batch_axis(b->m, y, y->type.rank);
+		t->batch_axis = batch_axis(b->g, y, y->type.rank);
 	Value *d = mk_binary(b, OP_Sub, y, t);
 	Value *sq = mk_binary(b, OP_Mul, d, d), *there = NULL;
-	const int axis = batch_axis(b->m, y, y->type.rank);
+	const int axis = batch_axis(b->g, y, y->type.rank);
 	if (samples_may_lack(cx->train)) {
 		there = presence(b, y, axis);
 		sq = mk_binary(b, OP_Mul, sq, there);
