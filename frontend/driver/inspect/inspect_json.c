@@ -18,7 +18,13 @@ static const char *text(Yaml *y, const YNode *n, const char *key)
 }
 
 static double number(Yaml *y, const YNode *n, const char *key) { return strtod(text(y, n, key), NULL); }
-static int64_t whole(Yaml *y, const YNode *n, const char *key) { return strtoll(text(y, n, key), NULL, 10); }
+/* A number that some may be added to: files hold what anybody wrote. */
+static int64_t whole(Yaml *y, const YNode *n, const char *key)
+{
+	const int64_t most = INT64_C(1) << 60, v = strtoll(text(y, n, key), NULL, 10);
+
+	return v > most ? most : v < -most ? -most : v;
+}
 
 static int length(const YNode *n)
 {
