@@ -131,10 +131,11 @@ class Cell:
 class Table:
     """A table or figure: cells, or curves (name: [(x, y)]) for a picture."""
 
-    def __init__(self, name, title, text, cells=(), notes=(), fitted=(), picture=None, missing=()):
+    def __init__(self, name, title, text, cells=(), notes=(), fitted=(), picture=None, missing=(), recorded=()):
         self.name, self.title, self.text, self.cells = name, title, text, list(cells)
         self.notes, self.fitted, self.picture, self.missing = list(notes), list(fitted), picture, list(missing)
         self.checks = []                # (what must hold, does it)
+        self.recorded = list(recorded)  # experiments of measure.py that it stands on
         self.commands = []
 
     def check(self, what, holds):
