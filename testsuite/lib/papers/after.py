@@ -2,12 +2,31 @@
 plan overtakes data parallelism. Papers' formulas are cells; the rest are curves and what must hold of them."""
 import math
 
+import nets
 from core import Cell, Table, path
 from virtual import Net
 
 SCHEDULES = {'1f1b': 1, 'dapple': 1, 'gpipe': 1, 'zb-h1': 1, 'interleaved:2': 2, 'zbv': 2, 'breadth-first:2': 2, 'pipedream': 1, '2bw': 1}
 LAYERS, MICRO, WIDTH = 16, 16, 8
 TAG = 24        # bytes that say whose a message of a pipeline is that is never flushed
+
+
+def in_flight(row, depth, many, few):
+    """Microbatches that the first device keeps: of p, whatever their number; many, few: its memory with 32 and 8 of them."""
+    unit, weights = (many['gpipe'] - few) / 24, 4 * (WIDTH * WIDTH + WIDTH) * (LAYERS // depth + 1)
+    for s, versions in (('1f1b', 1), ('dapple', 1), ('zb-h1', 1), ('pipedream', depth), ('2bw', 2)):
+        yield Cell(row, s + ' in flight', depth, 32 - (many['gpipe'] - many[s] + (versions - 1) * weights) / unit, '%.2f', 0.02 if versions == 1 else 0.1)
+
+
+def pipe_sgd(ask):
+    """Replicas: 2 (p - 1) w bytes in all, tensors padded to 64; a buffer of gradients for each K."""
+    w = sum(-(-4 * n // 64) * 64 for n in [WIDTH * WIDTH, WIDTH] * (LAYERS + 1) + [WIDTH * nets.CLASSES, nets.CLASSES])
+    for depth in (2, 4, 8):
+        two, four = ask(depth, '--pipe-sgd', 2), ask(depth, '--pipe-sgd', 4)
+        row = '%d devices, 32 microbatches' % depth
+        yield Cell(row, 'pipe-sgd KB', 2 * (depth - 1) * w / 1e3, sum(x['sums'] for x in two['sent_bytes']) / two['steps'] / 1e3, '%.1f', 0.005)
+        yield Cell(row, 'pipe-sgd buffers, K from 2 to 4', 2, (four['arena_bytes'][0] - two['arena_bytes'][0]) / w, '%.2f', 0.02)
+        yield Cell(row, 'pipe-sgd step / computing', 1.0, two['step_s'] / (3e-3 * LAYERS * 32 / depth), '%.3f', 0.01)
 
 
 def schedules(p):
@@ -38,8 +57,10 @@ def schedules(p):
             message = 4 * MICRO * WIDTH + (TAG if s in ('pipedream', '2bw') else 0)
             cells.append(Cell(row, s + ' KB', 2 * cuts * message * (1 if s == 'pipedream' else 32) / 1e3,
                               sum(x['messages'] for x in a['sent_bytes']) / a['steps'] / 1e3, '%.1f', 0.001))
-        many, few, own = (got[k]['arena_bytes'][0] for k in (('gpipe', depth, 32), ('gpipe', depth, 8), ('1f1b', depth, 32)))
-        cells.append(Cell(row, '1f1b in flight', depth, 32 - (many - own) / ((many - few) / 24), '%.2f', 0.02))
+        cells += in_flight(row, depth, {s: a['arena_bytes'][0] for (s, d, m), a in got.items() if d == depth and m == 32},
+                           got['gpipe', depth, 8]['arena_bytes'][0])
+    cells += pipe_sgd(lambda n, *more: p.ask('simulate', net.path, '--json', '-q', *net.flags(n), '--plan', n, '--global-batch', MICRO * 32,
+                                             '--allreduce', 'ring', '--profile', times, *more))
 
     def idle(s, d, m):
         """Of a step; of asynchronous ones at their steady rate, without the start that the picture of them has."""
@@ -50,7 +71,8 @@ def schedules(p):
     t = Table('after-schedules', 'Schedules: bubble, bytes and microbatches in flight', 'Equal layers, links that do not count. Formulas: 1F1B '
               'and GPipe (p - 1) / (m + p - 1), interleaved (p - 1) / (2 m + p - 1), ZB-H1 (p - 1) / (3 m + p - 1), all parts of a '
               'microbatch alike. Asynchronous ones are shown at their steady rate. What crosses cuts in a step, of PipeDream one microbatch; '
-              'microbatches that the first device of 1F1B has in flight, p, by the memory that they take, as GPipe\'s grows with each.', cells,
+              'microbatches that the first device has in flight, p, by the memory that they take, as GPipe\'s grows with each; of '
+              'PipeDream and 2BW beside their p and 2 versions of weights. Pipe-SGD: replicas, a ring\'s bytes, K buffers of gradients.', cells,
               picture=('devices', 'idle, %', curves, 'log'))
 
     def peak(s, d, m):
