@@ -135,8 +135,9 @@ void repro_watch(int argc, char **argv)
 	pass = strchr(crash, ':') + 1;
 	bug_context = *pass ? pass : NULL;
 	if (atoi(crash) == SIGBUS) { /* models and external data are mapped, nothing else is */
-		fprintf(stderr, "pdcc: error: the model, or a file beside it that it names, has become shorter while it was read, or can "
-				"be read no more [E0201]\n");
+		fprintf(stderr,
+			"pdcc: error: the model, or a file beside it that it names, has become shorter while it was "
+			"read, or can be read no more [E0201]\n");
 		exit(1);
 	}
 	fprintf(stderr, "pdcc: internal error%s%s: %s\n", *pass ? " in " : "", pass, strsignal(atoi(crash)));
