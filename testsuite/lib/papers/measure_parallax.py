@@ -1,0 +1,231 @@
+"""What is run for Parallax's Figures 11 to 13 and for T(p), its search for the number of a table's pieces.
+
+parallax-convergence trains for real, on this machine's devices, with the same seed in three ways: all parameters at servers, nothing
+optimized (TF-PS); AllReduce and AllGatherv (Horovod); sparse parameters at servers, dense ones by AllReduce (Parallax).
+parallax-scaling and parallax-partitions run on hosts of their own (network namespaces) behind shaped links, computing virtual: a device
+sleeps for the time that the paper's GPU takes, messages are real. All bytes are a 256th of the paper's, and so are the links (LINK of
+parallax.py, fitted there); times are the paper's. Words have numbers in no order, so that pieces of a table are asked for equally."""
+import glob
+import gzip
+import json
+import os
+import shutil
+import struct
+
+import measure_words as words
+import nets
+import netns
+import numpy as np
+import parallax
+import pdcctest as T
+from core import Missing, Pdcc
+
+ABLATION = parallax.ablation()
+SERVED = ['--comm', 'ps', '--no-local-agg', '--no-opau', '--no-opsw']
+MODES = {'TF-PS': SERVED, 'Horovod': ['--comm', 'allreduce'], 'Parallax': ['--comm', 'hybrid']}
+LESS = 256              # of bytes, and of the links' speed
+DEVICES, HOSTS, FAR = 6, (1, 2, 3, 4), (6, 8)
+RATE = parallax.LINK * 8e-6 / LESS              # Mb/s of a program's bytes
+PAYLOAD, BURST = 1448 / 1514, 10000
+STEPS = 8
+FASHION = '/usr/share/datasets/fashion-mnist'
+WORKERS = 4
+PIECES, PIECES_DEVICES = (1, 2, 3, 4, 8, 16), 2
+
+
+def kept(file, make):
+    """file, made by make() when it is not there."""
+    if not os.path.exists(file):
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        make()
+    return file
+
+
+# ---- networks whose computing is virtual ----
+
+class Net:
+    """A 256th of one of the paper's, and the time of its GPU: what a step computes is a + b / FLOP/s, which is solved for that time."""
+
+    def __init__(self, p, seconds):
+        self.p, self.seconds, self.folder = p, seconds, os.path.join(p.folder, 'parallax-' + self.name)
+        self.model = kept(os.path.join(self.folder, 'model.onnx'), self.make)
+        file = self.cluster(['one'], 1, 1e8)
+        self.flops, ask = 0, ['--cluster', file, '--plan', 1, '--comm', 'allreduce']
+        slow, fast = self.simulate(ask)['pipeline_s'], self.simulate([*ask[:1], self.cluster(['one'], 1, 1e13), *ask[2:]])['pipeline_s']
+        b = (slow - fast) / (1 / 1e8 - 1 / 1e13)
+        self.flops = b / (seconds - (fast - b / 1e13)) if seconds else 1e13
+
+    def cluster(self, hosts, devices, flops):
+        file = os.path.join(self.folder, '%s-%d-%d-%.6g.yaml' % (hosts[0], len(hosts), devices, flops))
+        with open(file, 'w') as f:
+            f.write('device_types:\n  xp: {backend: c, fp32: %.9g MFLOP/s, mem_bandwidth: 100000 GB/s, memory: 12 GB}\nnodes:\n' % (flops / 1e6))
+            f.write(''.join('  - {host: %s, devices: [{type: xp, count: %d}]}\n' % (h, devices) for h in hosts))
+            f.write('network: {bandwidth: %.3f Mb/s, latency: 100 us}\n' % RATE)
+        return file
+
+    def simulate(self, args):
+        return self.p.ask('simulate', self.model, '--json', '-q', '--profile', 'estimate', '--threads', '1', *self.fixed, *args)
+
+    def args(self, hosts, devices, how):
+        return ['--cluster', self.cluster(hosts, devices, self.flops), '--plan', str(devices * len(hosts)), *how]
+
+    def predicted(self, hosts, how, devices=DEVICES):
+        """(seconds of a step, bytes of the busiest host) by the simulator."""
+        x = self.simulate(self.args(['m%d' % i for i in range(hosts)], devices, how))
+        return x['step_s'], ABLATION.between(x['sent_bytes'], places(hosts, devices))
+
+
+class Lm(Net):
+    """The language model of testsuite/comm/ablation, its words in no order."""
+    name = 'lm'
+
+    def make(self):
+        less = ABLATION.SCALE
+        n, _, _ = ABLATION.lm_words(self.folder, 96)
+        order = np.random.default_rng(3).permutation(793000 // less)
+        for what in ('tok', 'cand'):
+            np.save(self.file(what), order[np.load(self.file(what))])
+        np.save(self.file('labels'), np.random.default_rng(5).integers(0, n, (96, ABLATION.WORDS // less)))
+        ABLATION.language_model(self.folder + '/model.onnx', 793000 // less, 512 // less, 1024, 160, 1, ABLATION.WORDS // less, n, gates=8)
+
+    def file(self, what):
+        return os.path.join(self.folder, what + '.npy')
+
+    @property
+    def fixed(self):
+        data = [w for n in ('tok', 'cand', 'labels') for w in ('--data', '%s=%s' % (n, self.file(n)))]
+        return [*ABLATION.COMMON, '--microbatches', '1', *data]
+
+    @staticmethod
+    def how(mode):
+        return [*MODES[mode], *(['--partitions', 'auto'] if mode != 'Horovod' else [])]
+
+
+class Dense(Net):
+    """As many parameters as ResNet-50 has, in a chain of products; sums in buckets as Horovod's, of 64 MB."""
+    name = 'dense'
+    fixed = ['--optimizer', 'sgd', '--micro-batch', '64', '--microbatches', '1', '--bucket', '256KiB']
+
+    def make(self):
+        nets.mlp(os.path.join(self.folder, 'model.onnx'), (64, *[128] * 6, 80, 10), 'Relu')
+
+    @staticmethod
+    def how(mode):
+        return MODES[mode]
+
+
+def net(p, name):
+    """lm, dense: with the times of the paper's one GPU (Table 1 over Figure 13); bare: lm that computes nothing."""
+    if name == 'dense':
+        return Dense(p, 64 / (8100 / 39.5))
+    return Lm(p, ABLATION.WORDS / ABLATION.ONE_GPU / 1e3 if name == 'lm' else 0)
+
+
+def places(hosts, devices):
+    return [d // devices for d in range(hosts * devices)] + list(range(hosts))
+
+
+def measured(n, hosts, how, devices=DEVICES):
+    """A run of STEPS steps on so many hosts."""
+    why = netns.why_not()
+    if why:
+        raise Missing('no hosts of its own on this machine: ' + why)
+    build, links = os.path.join(n.folder, 'build'), netns.Net(n.folder, hosts, RATE / PAYLOAD, burst=BURST)
+    try:
+        links.open()
+        args = n.args(links.hosts, devices, how)
+        predicted = n.simulate(args)
+        T.emit(n.model, build, ['--profile', 'estimate', '--threads', '1', *n.fixed, *args])
+        count = len(glob.glob(build + '/device*.c'))
+        T.check('make', *T.run(['make', '-s', '-j2', '-C', build, 'CC=' + T.cc(), 'OPT=-O1', *('bin/p%d' % r for r in range(count))], timeout=300))
+        flags = ' '.join('--mca %s %s' % x for x in links.mca().items())
+        T.check('run', *T.run([links.agent, links.hosts[0], 'cd %s && exec sh run.sh --steps %d --quiet' % (build, STEPS)],
+                              env={'PD_PROGRAM': 'p', 'PD_VIRTUAL': '1', 'PD_MPIRUN_FLAGS': flags}, timeout=150))
+        got = json.load(open(build + '/run/summary.json'))
+    finally:
+        links.close()
+        shutil.rmtree(build, ignore_errors=True)
+    return {'step_s': got['median_step_ms'] / 1e3, 'bytes': ABLATION.between(got['sent_bytes'], places(hosts, devices), got['steps']),
+            'predicted_s': predicted['step_s'], 'without_core_s': got['spent_s']['without_core'] / got['steps'], 'steps': got['steps']}
+
+
+def scaling(folder):
+    p = Pdcc(folder)
+
+    def run(name, mode, hosts):
+        n = net(p, name)
+        return measured(n, hosts, n.how(mode))
+    for name in ('lm', 'dense'):
+        for hosts in HOSTS:
+            for mode in MODES:
+                yield '%s/%s/%d' % (name, mode, hosts), lambda a=(name, mode, hosts): run(*a)
+
+
+def partitioned(pieces):
+    return [*MODES['Parallax'], '--partitions', str(pieces)]
+
+
+def partitions(folder):
+    p = Pdcc(folder)
+    for pieces in (*PIECES, 'auto'):
+        yield str(pieces), lambda k=pieces: measured(net(p, 'bare'), 4, partitioned(k), PIECES_DEVICES)
+
+
+# ---- networks that learn ----
+
+def fashion(folder):
+    """20,000 images to learn from and 10,000 to be asked for: the .npy files."""
+    if not os.path.isdir(FASHION):
+        raise Missing('no Fashion-MNIST on this machine (Debian: dataset-fashion-mnist)')
+
+    def make():
+        for name, most, to in (('train', 20000, ''), ('t10k', 10000, 'e')):
+            with gzip.open('%s/%s-images-idx3-ubyte.gz' % (FASHION, name)) as f:
+                x = np.frombuffer(f.read()[struct.calcsize('>4i'):], np.uint8).reshape(-1, 1, 28, 28)[:most]
+            with gzip.open('%s/%s-labels-idx1-ubyte.gz' % (FASHION, name)) as f:
+                y = np.frombuffer(f.read()[struct.calcsize('>2i'):], np.uint8)[:most]
+            np.save('%s/%sx.npy' % (folder, to), (x / np.float32(255) - np.float32(0.286)) / np.float32(0.353))     # mean, deviation
+            np.save('%s/%slabels.npy' % (folder, to), y.astype(np.int64))
+    kept(folder + '/elabels.npy', make)
+
+
+def text(folder):
+    def make():
+        for rows, seed, to in ((48000, 2, ''), (1000, 3, 'e')):
+            for name, a in zip(('tok', 'labels'), words.Process().text(rows, seed)):
+                np.save('%s/%s%s.npy' % (folder, to, name), a)
+    kept(folder + '/elabels.npy', make)
+
+
+# what is learnt: data, its inputs, model, samples of a worker, steps, flags
+LEARNT = {'lm': (text, ('tok', 'labels'), words.recurrent, 16, 1800, ['--optimizer', 'adagrad', '--lr', '0.2', '--clip-norm', '10']),
+          'cnn': (fashion, ('x', 'labels'), words.residual, 25, 1200, ['--optimizer', 'momentum', '--lr', '0.1', '--lr-schedule', 'cosine'])}
+
+
+def learn(folder, name, mode, points=12):
+    """[(steps, mean loss of the evaluation set, share of labels that were guessed)]."""
+    data, inputs, model, micro, steps, how = LEARNT[name]
+    folder = os.path.join(folder, 'learn-' + name)
+    data(folder)
+    file = kept(folder + '/model.onnx', lambda: model(folder + '/model.onnx', 'batch'))
+    flags = [w for n in inputs for w in ('--data', '%s=%s/%s.npy' % (n, folder, n), '--eval', '%s=%s/e%s.npy' % (n, folder, n))]
+    build = folder + '/build'
+    try:
+        T.emit(file, build, ['--cluster', T.cluster_file(folder, WORKERS), '--plan', str(WORKERS), '--threads', '1', '--micro-batch', str(micro),
+                             '--global-batch', str(micro * WORKERS), *how, *MODES[mode], '--profile', 'estimate', '--seed', '1',
+                             '--eval-every', str(steps // points), *flags])
+        T.make(build, '-O3 -march=native')
+        T.start(build, ['--steps', str(steps), '--quiet'], timeout=400)
+        lines = [line.split() for line in open(T.results(build) + '/eval.txt')]
+    finally:
+        shutil.rmtree(build, ignore_errors=True)
+    return {'curve': [[int(x[0]), float(x[1]), float(x[3]) / float(x[4])] for x in lines]}
+
+
+def convergence(folder):
+    for name in LEARNT:
+        for mode in MODES:
+            yield '%s/%s' % (name, mode), lambda a=(name, mode): learn(folder, *a)
+
+
+EXPERIMENTS = [('parallax-convergence', False, convergence), ('parallax-scaling', True, scaling), ('parallax-partitions', True, partitions)]
