@@ -110,3 +110,18 @@ def residual(path, batch, seed=3):
     save(helper.make_model(helper.make_graph(nodes, 'cnn', ins, [INFO('loss', TensorProto.FLOAT, [])], inits),
                            opset_imports=[helper.make_opsetid('', 14)], ir_version=7), path)
     return path
+
+
+def one_table(path, rows, width, looked, seed=5):
+    """A table of which a sample looks so many rows up, and little behind it."""
+    r = np.random.default_rng(seed)
+    inits = [numpy_helper.from_array((r.standard_normal(s) / np.sqrt(width)).astype(np.float32), n) for n, s in
+             (('table', (rows, width)), ('out', (width, 16)))]
+    inits += [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in (('flat', (-1, width)), ('all', (-1,)))]
+    nodes = [helper.make_node(op, ins, [out], name=out, **kw) for op, ins, out, kw in (
+        ('Gather', ['table', 'tok'], 'looked', {}), ('Reshape', ['looked', 'flat'], 'x', {}), ('MatMul', ['x', 'out'], 'scores', {}),
+        ('Reshape', ['labels', 'all'], 'classes', {}), ('SoftmaxCrossEntropyLoss', ['scores', 'classes'], 'loss', {'reduction': 'mean'}))]
+    ins = [INFO(n, TensorProto.INT64, [1, looked]) for n in ('tok', 'labels')]
+    save(helper.make_model(helper.make_graph(nodes, 'table', ins, [INFO('loss', TensorProto.FLOAT, [])], inits),
+                           opset_imports=[helper.make_opsetid('', 13)], ir_version=7), path)
+    return path
