@@ -13,9 +13,10 @@ import shutil
 import time
 
 import pdcctest as T
+from core import Missing
 
 KEPT = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'measured')
-ROOMS = ('measure_pipedream', 'measure_pipesgd')
+ROOMS = ('measure_pipedream', 'measure_pipesgd', 'measure_parallax')
 BUSY, PATIENCE = 0.15, 300
 
 
@@ -136,7 +137,7 @@ def experiment(name, timed, runs, folder, kept, again):
         began = time.monotonic()
         try:
             value, share, left = once(function, timed, left)
-        except (NotIdle, T.Failed, OSError) as x:
+        except (NotIdle, Missing, T.Failed, OSError) as x:
             return len(record['runs']), '%s: %s' % (key, x)
         record['runs'][key], record['others'][key] = value, round(share, 3)
         save(kept, name, record)
