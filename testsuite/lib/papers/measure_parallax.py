@@ -233,7 +233,7 @@ LEARNT = {'lm': (text, ('tok', 'labels'), words.recurrent, 16, 1800, ['--optimiz
 def learn(folder, name, mode, points=12):
     """[(steps, mean loss of the evaluation set, share of labels that were guessed)]."""
     data, inputs, model, micro, steps, how = LEARNT[name]
-    folder = os.path.join(folder, 'parallax-%s-%s' % (name, mark()))
+    folder = os.path.join(folder, 'parallax-learn-%s-%s' % (name, mark()))
     data(folder)
     file = kept(folder + '/model.onnx', lambda: model(folder + '/model.onnx', 'batch'))
     flags = [w for n in inputs for w in ('--data', '%s=%s/%s.npy' % (n, folder, n), '--eval', '%s=%s/e%s.npy' % (n, folder, n))]
