@@ -112,7 +112,8 @@ def figure12(p, results):
               % (M.DEVICES, M.RATE, M.LESS), cells, fitted=[FITTED], picture=('GPUs', 'throughput', curves, 'loglog'),
               notes=['TF-PS may differ by %.0f %%: bytes agree, but the simulator has a device begin its next push when the one before has come, '
                      'and in the run it begins when that has left. '
-                     'On idle machines the run is the shorter one.' % (100 * NEAR['TF-PS']), 'Horovod sends fewer bytes than the simulator counts: a row that one device looks up twice goes once.'])
+                     'On idle machines the run is the shorter one.' % (100 * NEAR['TF-PS']),
+                     'Horovod sends fewer bytes than the simulator counts: a row that one device looks up twice goes once.'])
     for n, name in NAMES.items():
         t.check('%s: with servers for sparse parameters alone no step is longer than in the other ways, from two machines on, but for 10 %%' % name,
                 all(s.faster(n, m, h) >= 0.90 for m in ('TF-PS', 'Horovod') for h in M.HOSTS[1:]))
