@@ -42,7 +42,7 @@ def figure11b(p, results):
               'An LSTM over %d made-up words (a process of %d classes, whose perplexity is %.1f; by frequencies alone %.0f), %d steps of %d '
               'sequences on %d devices, sequences never seen before; the same first weights for all.' % (words.WORDS, words.CLASSES, floor,
               plain, curves['Parallax'][-1][0], M.WORKERS * M.LEARNT['lm'][3], M.WORKERS), cells,
-              picture=('steps', 'perplexity', {'ours, ' + m: c for m, c in curves.items()}, 'log'),
+              recorded=['parallax-convergence'], picture=('steps', 'perplexity', {'ours, ' + m: c for m, c in curves.items()}, 'log'),
               notes=['At the end %s; the paper, of another model and other words, after 5 epochs %s.' % (
                   ', '.join('%s %.2f' % x for x in end.items()), ', '.join('%s %.2f' % x for x in said.items()))])
     t.check('perplexity ends within %.2f times the floor, in each way' % LEARNT, all(floor * 0.97 < x <= LEARNT * floor for x in end.values()))
@@ -59,7 +59,7 @@ def figure11a(p, results):
     t = Table('parallax-measured-figure11a', 'Parallax, Figure 11(a), measured: top-1 error of a convolutional net',
               'A residual net of seven convolutions with BatchNormalization on 20,000 images of Fashion-MNIST, %d steps of %d, on %d devices; '
               '10,000 other images.' % (curves['Parallax'][-1][0], M.WORKERS * M.LEARNT['cnn'][3], M.WORKERS), cells,
-              picture=('steps', 'top-1 error %', {'ours, ' + m: c for m, c in curves.items()}, 'log'),
+              recorded=['parallax-convergence'], picture=('steps', 'top-1 error %', {'ours, ' + m: c for m, c in curves.items()}, 'log'),
               notes=['Errors at the end: %s %%; the paper, of ResNet-50 on ImageNet, %s.' % (
                   ', '.join('%s %.2f' % x for x in end.items()), ', '.join('%s %.2f' % x for x in said.items()))])
     t.check('the error is below 15 % at the end, in each way', all(x < 15 for x in end.values()))
@@ -109,7 +109,7 @@ def figure12(p, results):
     t = Table('parallax-measured-figure12', 'Parallax, Figure 12, measured: steps on 1 to 4 machines beside the simulator',
               'Paper: the simulator. Hosts of %d devices behind links of %.0f Mb/s each way; bytes, of the busiest host each way, and links are a '
               '%dth of the paper\'s, a device computes as long as its GPU. Picture: LM, throughput over one GPU, simulated for 6 and 8 machines.'
-              % (M.DEVICES, M.RATE, M.LESS), cells, fitted=[FITTED], picture=('GPUs', 'throughput', curves, 'loglog'),
+              % (M.DEVICES, M.RATE, M.LESS), cells, fitted=[FITTED], recorded=['parallax-scaling'], picture=('GPUs', 'throughput', curves, 'loglog'),
               notes=['TF-PS may differ by %.0f %%: bytes agree, but the simulator has a device begin its next push when the one before has come, '
                      'and in the run it begins when that has left. '
                      'On idle machines the run is the shorter one.' % (100 * NEAR['TF-PS']),
@@ -132,7 +132,7 @@ def figure13(p, results):
     curves = {'%s, %s' % (NAMES[n], m): [(h * M.DEVICES, s.times(n, m, h)) for h in (*M.HOSTS, *M.FAR)] for n in NAMES for m in M.MODES}
     t = Table('parallax-measured-figure13', 'Parallax, Figure 13 and section 7.2: throughput over one GPU, measured to 24 GPUs',
               'Measured on 6 to 24 GPUs, simulated on 36 and 48, for which the paper has numbers.', cells, fitted=[FITTED],
-              picture=('GPUs', 'throughput over one GPU', curves, 'loglog'))
+              recorded=['parallax-scaling'], picture=('GPUs', 'throughput over one GPU', curves, 'loglog'))
     t.check('LM on 24 GPUs, measured: Parallax before TF-PS before Horovod', s.faster('lm', 'TF-PS', 4) > 1.5 and
             s.faster('lm', 'Horovod', 4) > 1.2 * s.faster('lm', 'TF-PS', 4))
     t.check('ResNet-50 on 24 GPUs, measured: Parallax as Horovod, within 10 %, before TF-PS', abs(s.faster('dense', 'Horovod', 4) - 1) <= 0.10 and
@@ -165,7 +165,7 @@ def partitions(p, results):
               'Four hosts of %d devices and a server; one table of %d MB, of which a device looks up %d rows in a step; nothing is computed. '
               'Paper: b s(p) + a (p - 1) + c, fitted to the measured steps, s the share of the fullest server, 1 / p up to four.'
               % (M.PIECES_DEVICES, big.rows * big.width * 4 / 1e6, big.looked), cells,
-              picture=('pieces', 'ms', {'measured': [(k, ms[k]) for k in M.PIECES], 'fit': list(line.items()), 'simulated':
+              recorded=['parallax-partitions'], picture=('pieces', 'ms', {'measured': [(k, ms[k]) for k in M.PIECES], 'fit': list(line.items()), 'simulated':
                                         list(said.items())}, 'log'),
               notes=['b = %.1f ms, a = %.2f ms, c = %.1f ms; --partitions auto takes %.1f ms, the best number %.1f.' % (*fit, ms['auto'], best),
                      'With b / p throughout, as the formula is printed, the fit is up to %.0f %% away from what was measured.' % (100 * apart),
