@@ -31,7 +31,7 @@ def learnt(results, name):
     return {m: runs['%s/%s' % (name, m)]['curve'] for m in M.MODES}
 
 
-def figure11b(p, results):
+def measured_figure11b(p, results):
     """Perplexity: the same whatever the way of the gradients."""
     curves = {m: [(s, math.exp(x)) for s, x, _ in c] for m, c in learnt(results, 'lm').items()}
     floor, plain = words.Process().floor()
@@ -50,7 +50,7 @@ def figure11b(p, results):
     return t
 
 
-def figure11a(p, results):
+def measured_figure11a(p, results):
     """Top-1 accuracy likewise."""
     curves = {m: [(s, 100 * (1 - x)) for s, _, x in c] for m, c in learnt(results, 'cnn').items()}
     end, said = {m: c[-1][1] for m, c in curves.items()}, SAID11['cnn']
@@ -92,7 +92,7 @@ class Steps:
         return self.times(name, 'Parallax', hosts, simulated) / self.times(name, than, hosts, simulated)
 
 
-def figure12(p, results):
+def measured_figure12(p, results):
     """What was measured beside the simulator."""
     s = Steps(p, results)
     cells, curves = [], {}
@@ -122,7 +122,7 @@ def figure12(p, results):
     return t
 
 
-def figure13(p, results):
+def measured_figure13(p, results):
     """The paper's ratios, on 36 and 48 GPUs by simulation."""
     s = Steps(p, results)
     cells = [Cell('LM, 36 GPUs', m + ' / Parallax, time of 5 epochs', x, s.faster('lm', m, 6)) for m, x in (('TF-PS', 2.8), ('Horovod', 6.3))]
@@ -147,7 +147,7 @@ def share(pieces, servers):
     return -(-pieces // servers) / pieces
 
 
-def partitions(p, results):
+def measured_partitions(p, results):
     """A table in so many pieces on four servers."""
     runs = taken(results, 'parallax-partitions', [str(k) for k in (*M.PIECES, 'auto')])
     ms = {k: 1e3 * runs[str(k)]['step_s'] for k in (*M.PIECES, 'auto')}
@@ -176,4 +176,4 @@ def partitions(p, results):
     return t
 
 
-TABLES = [figure11b, figure11a, figure12, figure13, partitions]
+TABLES = [measured_figure11b, measured_figure11a, measured_figure12, measured_figure13, measured_partitions]
