@@ -139,17 +139,35 @@ static bool batch_of_an_input(const Graph *g, int axis)
 }
 
 /* The batch axis of a target like `out` (below `rank`): the output's own, else the first of the batch's size; one sample is as
- * long as any axis of 1, so an input must have its batch there too. */
+ * long as any axis of 1, so an input must have its batch there too. Else samples and what each has of rows may be one axis, as
+ * Reshape(-1, classes) leaves them: the first, where inputs have their batch. */
 static int batch_axis(const Graph *g, const Value *out, int rank)
 {
-	const int64_t batch = g->module->batch;
+	const int64_t batch = g->module->batch, *dim = out->type.dim;
 
 	if (out->batch_axis >= 0)
 		return out->batch_axis < rank ? out->batch_axis : -1;
 	for (int i = 0; i < rank; i++)
-		if (batch >= 1 && out->type.dim[i] == batch && (batch > 1 || batch_of_an_input(g, i)))
+		if (batch >= 1 && dim[i] == batch && (batch > 1 || batch_of_an_input(g, i)))
 			return i;
-	return -1;
+	return rank > 0 && batch >= 1 && dim[0] > batch && dim[0] % batch == 0 && batch_of_an_input(g, 0) ? 0 : -1;
+}
+
+/* Gives the target its batch axis; without one all microbatches would be held against the first samples'. */
+static bool target_batch(Builder *b, Value *target, const Value *out, PassCx *cx)
+{
+	bool batched = false;
+
+	if (target->batch_axis < 0)
+		target->batch_axis = batch_axis(b->g, out, target->type.rank);
+	for (int i = 0; i < MAXRANK; i++)
+		batched |= batch_of_an_input(b->g, i);
+	if (target->batch_axis >= 0 || !batched)
+		return true;
+	return diag_error(cx->d, FILELOC(b->m->file), 310,
+		"no axis of output '%s', %s, follows the batch of %lld samples, so it is not known whose '%s' is whose; an output "
+		"[batch, ...] or [batch * rows, ...] is wanted",
+		out->name, str_type(cx->scratch, &out->type), (long long)b->m->batch, target->name);
 }
 
 /* ---- the terms ---- */
@@ -168,8 +186,8 @@ static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *logits, Term *
 	Value *lab = target_input(b->g, lt->labels ? lt->labels : "labels", lab_t, cx);
 	if (!lab)
 		return false;
-	if (lab->batch_axis < 0)
-		lab->batch_axis = batch_axis(b->g, logits, t->rank - 1);
+	if (!target_batch(b, lab, logits, cx))
+		return false;
 	lab->index_range = classes;
 	const Type flat = type_make(t->dtype, 2, (int64_t[]){ rows, classes });
 	const Type flat_lab = type_make(lab->type.dtype, 1, &rows);
@@ -189,10 +207,8 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 {
 	Value *t = target_input(b->g, lt->labels ? lt->labels : "labels", y->type, cx);
 
-	if (!t)
+	if (!t || !target_batch(b, t, y, cx))
 		return false;
-	if (t->batch_axis < 0)
-		t->batch_axis = batch_axis(b->g, y, y->type.rank);
 	Value *d = mk_binary(b, OP_Sub, y, t);
 	Value *sq = mk_binary(b, OP_Mul, d, d), *there = NULL;
 	const int axis = batch_axis(b->g, y, y->type.rank);
