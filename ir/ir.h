@@ -218,6 +218,7 @@ typedef struct LossTerm {
 	const char *labels; /* input to add; NULL: "labels" */
 	double weight;
 	int64_t ignore_index; /* INT64_MIN: none */
+	int axis;             /* of the logits, of classes; 0: not said, the last */
 } LossTerm;
 
 /* What passes establish of a module, each pass in its row of passes/common/passes.def; Module.has.

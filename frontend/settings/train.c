@@ -161,6 +161,10 @@ static void lo_ignore(Yaml *y, const YNode *v, void *to)
 {
 	((LossTerm *)to)->ignore_index = yaml_int(y, v, "loss.ignore_index", -((int64_t)1 << 40), (int64_t)1 << 40);
 }
+static void lo_axis(Yaml *y, const YNode *v, void *to)
+{
+	((LossTerm *)to)->axis = (int)yaml_int(y, v, "loss.axis", 1, MAXRANK - 1);
+}
 static const YKey loss_keys[] = {
 	{ "kind", lo_kind },
 	{ "type", lo_kind },
@@ -170,6 +174,7 @@ static const YKey loss_keys[] = {
 	{ "labels", lo_labels },
 	{ "weight", lo_weight },
 	{ "ignore_index", lo_ignore },
+	{ "axis", lo_axis },
 };
 
 static void loss(Yaml *y, const YNode *v, void *to)

@@ -172,9 +172,36 @@ static bool target_batch(Builder *b, Value *target, const Value *out, PassCx *cx
 
 /* ---- the terms ---- */
 
-/* Softmax cross-entropy over the last axis: logits to [rows, C], labels to [rows]. */
-static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *logits, Term *out, PassCx *cx)
+/* The logits with their classes last; NULL after a diagnostic. What is an image's shape is told: elsewhere classes are its axis 1. */
+static Value *classes_last(Builder *b, const LossTerm *lt, Value *logits, PassCx *cx)
 {
+	const int rank = logits->type.rank, axis = lt->axis;
+	int64_t perm[MAXRANK];
+
+	if (!axis && rank > 3)
+		diag_warn(cx->d, FILELOC(b->m->file), "class-axis",
+			"softmax_ce takes the last axis of '%s', %s, for the classes; PyTorch's cross entropy takes axis 1: say which in "
+			"train.yaml, loss: {type: softmax_ce, axis: 1} or {..., axis: %d}",
+			logits->name, str_type(cx->scratch, &logits->type), rank - 1);
+	if (axis >= rank) {
+		diag_error(cx->d, FILELOC(b->m->file), 310, "loss.axis is %d; output '%s' is %s", axis, logits->name,
+			str_type(cx->scratch, &logits->type));
+		return NULL;
+	}
+	if (!axis || axis == rank - 1)
+		return logits;
+	for (int i = 0; i < rank; i++)
+		perm[i] = i == rank - 1 ? axis : i < axis ? i : i + 1;
+	return mk_transpose(b, logits, perm);
+}
+
+/* Softmax cross-entropy over the axis of classes: logits to [rows, C], labels to [rows]. */
+static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *given, Term *out, PassCx *cx)
+{
+	Value *logits = classes_last(b, lt, given, cx);
+
+	if (!logits)
+		return false;
 	const Type *t = &logits->type;
 
 	if (!dtype_float(t->dtype) || t->rank < 2)
@@ -250,7 +277,7 @@ static bool default_term(const Graph *g, LossTerm *lt, PassCx *cx)
 	const Value *only = NULL;
 	int n = 0;
 
-	*lt = (LossTerm){ NULL, LOSS_OUTPUT, NULL, 1, INT64_MIN };
+	*lt = (LossTerm){ .weight = 1, .ignore_index = INT64_MIN };
 	for (int i = 0; i < g->nout; i++) {
 		if (!is_scalar(g->out[i]))
 			continue;

@@ -95,7 +95,7 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 		t->model.opt = with_own(&told->opt, &t->model.opt);
 	if (!t->model.nloss) {
 		t->model.loss = NEW(c->a, LossTerm);
-		*t->model.loss = (LossTerm){ told->loss, LOSS_OUTPUT, NULL, 1, INT64_MIN };
+		*t->model.loss = (LossTerm){ .output = told->loss, .weight = 1, .ignore_index = INT64_MIN };
 		t->model.nloss = 1;
 	}
 	if (!t->model.ntrainable) {
