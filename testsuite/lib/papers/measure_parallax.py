@@ -6,13 +6,11 @@ parallax-scaling and parallax-partitions run on hosts of their own (network name
 sleeps for the time that the paper's GPU takes, messages are real. All bytes are a 256th of the paper's, and so are the links (LINK of
 parallax.py, fitted there); times are the paper's. Words have numbers in no order, so that pieces of a table are asked for equally."""
 import glob
-import gzip
 import hashlib
 import json
 import os
 import shutil
 import statistics
-import struct
 
 import measure_words as words
 import nets
@@ -20,6 +18,7 @@ import netns
 import numpy as np
 import parallax
 import pdcctest as T
+import tasks
 from core import Missing, Pdcc
 
 ABLATION = parallax.ablation()
@@ -30,7 +29,6 @@ DEVICES, HOSTS, FAR = 6, (1, 2, 3, 4), (6, 8)
 RATE = parallax.LINK * 8e-6 / LESS              # Mb/s of a program's bytes
 PAYLOAD, BURST = 1448 / 1514, 10000
 STEPS, RUNS = 6, 3       # of each the median
-FASHION = '/usr/share/datasets/fashion-mnist'
 WORKERS = 4
 PIECES, PIECES_DEVICES = (1, 2, 4, 8, 16, 64, 128), 2
 
@@ -203,17 +201,11 @@ def partitions(folder):
 
 def fashion(folder):
     """20,000 images to learn from and 10,000 to be asked for: the .npy files."""
-    if not os.path.isdir(FASHION):
-        raise Missing('no Fashion-MNIST on this machine (Debian: dataset-fashion-mnist)')
-
     def make():
         for name, most, to in (('train', 20000, ''), ('t10k', 10000, 'e')):
-            with gzip.open('%s/%s-images-idx3-ubyte.gz' % (FASHION, name)) as f:
-                x = np.frombuffer(f.read()[struct.calcsize('>4i'):], np.uint8).reshape(-1, 1, 28, 28)[:most]
-            with gzip.open('%s/%s-labels-idx1-ubyte.gz' % (FASHION, name)) as f:
-                y = np.frombuffer(f.read()[struct.calcsize('>2i'):], np.uint8)[:most]
-            np.save('%s/%sx.npy' % (folder, to), (x / np.float32(255) - np.float32(0.286)) / np.float32(0.353))     # mean, deviation
-            np.save('%s/%slabels.npy' % (folder, to), y.astype(np.int64))
+            x, y = (v[:most] for v in tasks.fashion(name))
+            np.save('%s/%sx.npy' % (folder, to), (x[:, None] / np.float32(255) - np.float32(0.286)) / np.float32(0.353))     # mean, deviation
+            np.save('%s/%slabels.npy' % (folder, to), y)
     kept(folder + '/elabels.npy', make)
 
 
