@@ -100,7 +100,7 @@ def measured_figure12(p, results):
         for h in M.HOSTS:
             for m in M.MODES:
                 said, ours = s.said(n, m, h), s.run(n, m, h)
-                cells.append(Cell('%s, %d GPUs' % (name, h * M.DEVICES), m + ' ms', 1e3 * said[0], 1e3 * ours['step_s'], '%.0f', NEAR[m]))
+                cells.append(Cell('%s, %d GPUs' % (name, h * M.DEVICES), m + ' ms', 1e3 * said[0], 1e3 * ours['step_s'], '%.0f', NEAR[m], 0.1))
                 if h == M.HOSTS[-1]:
                     cells.append(Cell('%s, %d GPUs' % (name, h * M.DEVICES), m + ' MB', said[1] / 1e6, ours['bytes'] / 1e6, '%.2f', 0.15))
     for m in M.MODES:
