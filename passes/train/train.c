@@ -153,13 +153,29 @@ static int batch_axis(const Graph *g, const Value *out, int rank)
 	return rank > 0 && batch >= 1 && dim[0] > batch && dim[0] % batch == 0 && batch_of_an_input(g, 0) ? 0 : -1;
 }
 
+/* Behind a first axis that may be samples and their rows, one as long as the batch that no input has its batch on: either may be it. */
+static bool axis_unclear(const Graph *g, const Value *out, int axis)
+{
+	const int64_t batch = g->module->batch, first = out->type.dim[0];
+
+	return axis > 0 && out->batch_axis < 0 && first > batch && first % batch == 0 && batch_of_an_input(g, 0) &&
+	       !batch_of_an_input(g, axis);
+}
+
 /* Gives the target its batch axis; without one all microbatches would be held against the first samples'. */
 static bool target_batch(Builder *b, Value *target, const Value *out, PassCx *cx)
 {
 	bool batched = false;
 
-	if (target->batch_axis < 0)
-		target->batch_axis = batch_axis(b->g, out, target->type.rank);
+	if (target->batch_axis < 0) {
+		const int axis = batch_axis(b->g, out, target->type.rank);
+		if (axis_unclear(b->g, out, axis))
+			return diag_error(cx->d, FILELOC(b->m->file), 310,
+				"output '%s', %s: with %lld samples in a microbatch axis 0 may be samples and their rows, and axis %d "
+				"may be the samples; with another --micro-batch it is clear",
+				out->name, str_type(cx->scratch, &out->type), (long long)b->m->batch, axis);
+		target->batch_axis = axis;
+	}
 	for (int i = 0; i < MAXRANK; i++)
 		batched |= batch_of_an_input(b->g, i);
 	if (target->batch_axis >= 0 || !batched)
@@ -238,9 +254,8 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 		return false;
 	Value *d = mk_binary(b, OP_Sub, y, t);
 	Value *sq = mk_binary(b, OP_Mul, d, d), *there = NULL;
-	const int axis = batch_axis(b->g, y, y->type.rank);
 	if (samples_may_lack(cx->train)) {
-		there = presence(b, y, axis);
+		there = presence(b, y, t->batch_axis);
 		sq = mk_binary(b, OP_Mul, sq, there);
 	}
 	const Type scalar = type_scalar(y->type.dtype);
