@@ -1,7 +1,19 @@
 """A chain of equal layers whose times are set by hand, for runs with virtual compute: devices sleep, messages are real."""
-import json, os
+import glob, json, os
 import nets
 import pdcctest as T
+
+
+def on_links(net, build, steps, runs=1, make=()):
+    """Summaries of so many runs of an emitted folder's virtual programs on the hosts of a netns.Net."""
+    programs = [f'bin/p{r}' for r in range(len(glob.glob(f'{build}/device*.c')))]
+    T.check('make', *T.run(['make', '-s', '-j2', '-C', build, f'CC={T.cc()}', *make, *programs], timeout=300))
+    env, got = {'PD_PROGRAM': 'p', 'PD_VIRTUAL': '1', 'PD_MPIRUN_FLAGS': ' '.join(f'--mca {k} {v}' for k, v in net.mca().items())}, []
+    for _ in range(runs):
+        T.check('run', *T.run([net.agent, net.hosts[0], f'cd {build} && exec sh run.sh --steps {steps} --quiet'], env=env, timeout=300))
+        with open(f'{build}/run/summary.json') as f:
+            got.append(json.load(f))
+    return got
 
 
 class Net:

@@ -5,9 +5,7 @@ optimized (TF-PS); AllReduce and AllGatherv (Horovod); sparse parameters at serv
 parallax-scaling and parallax-partitions run on hosts of their own (network namespaces) behind shaped links, computing virtual: a device
 sleeps for the time that the paper's GPU takes, messages are real. All bytes are a 256th of the paper's, and so are the links (LINK of
 parallax.py, fitted there); times are the paper's. Words have numbers in no order, so that pieces of a table are asked for equally."""
-import glob
 import hashlib
-import json
 import os
 import shutil
 import statistics
@@ -19,6 +17,7 @@ import numpy as np
 import parallax
 import pdcctest as T
 import tasks
+import virtual
 from core import Missing, Pdcc
 
 ABLATION = parallax.ablation()
@@ -162,14 +161,7 @@ def measured(n, hosts, how, devices=DEVICES):
         args = n.args(links.hosts, devices, how)
         predicted = n.simulate(args)
         T.emit(n.model, build, ['--profile', 'estimate', '--threads', '1', *n.fixed, *args])
-        count = len(glob.glob(build + '/device*.c'))
-        T.check('make', *T.run(['make', '-s', '-j2', '-C', build, 'CC=' + T.cc(), 'OPT=-O1', *('bin/p%d' % r for r in range(count))], timeout=300))
-        flags = ' '.join('--mca %s %s' % x for x in links.mca().items())
-        got = []
-        for _ in range(RUNS):
-            T.check('run', *T.run([links.agent, links.hosts[0], 'cd %s && exec sh run.sh --steps %d --quiet' % (build, STEPS)],
-                                  env={'PD_PROGRAM': 'p', 'PD_VIRTUAL': '1', 'PD_MPIRUN_FLAGS': flags}, timeout=120))
-            got.append(json.load(open(build + '/run/summary.json')))
+        got = virtual.on_links(links, build, STEPS, RUNS, ['OPT=-O1'])
     finally:
         links.close()
         shutil.rmtree(build, ignore_errors=True)

@@ -14,6 +14,7 @@ import numpy as np
 import netns
 import pdcctest as T
 import tasks
+import virtual
 
 SEEDS, EPOCHS, SAMPLES, KNOWN, SMALL, WORKERS = 2, 10, 10000, 4000, 25, 4
 RATE, MINIBATCH, MINIBATCHES, PAYLOAD = 320, 0.4, 60, 1448 / 1514     # Mb/s, fitted: BSP is 1.47 times as fast as one machine
@@ -101,10 +102,7 @@ class Links:
         played = json.loads(out[out.index('{"step_s"'):out.rindex('}') + 1])
         build = f'{self.folder}/b'
         T.emit(self.model, build, flags)
-        T.check('make', *T.run(['make', '-s', '-C', build, f'CC={T.cc()}', *(f'bin/p{r}' for r in range(WORKERS))], timeout=300))
-        env = {'PD_PROGRAM': 'p', 'PD_VIRTUAL': '1', 'PD_MPIRUN_FLAGS': ' '.join(f'--mca {k} {v}' for k, v in self.net.mca().items())}
-        T.check(way, *T.run([self.net.agent, self.net.hosts[0], f'cd {build} && exec sh run.sh --steps {MINIBATCHES // many} --quiet'], env=env, timeout=300))
-        s = json.load(open(f'{build}/run/summary.json'))
+        s, = virtual.on_links(self.net, build, MINIBATCHES // many)
         shutil.rmtree(build)
         return {'minibatch': s['seconds'] / MINIBATCHES, 'simulated': played['step_s'] / many, 'one': MINIBATCH}
 

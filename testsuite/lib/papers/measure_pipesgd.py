@@ -18,6 +18,7 @@ import netns
 import nets
 import pdcctest as T
 import tasks
+import virtual
 from pipesgd import VARIANTS, WORKERS
 
 SEEDS, KNOWN, SMALL = 2, 4000, 25
@@ -140,13 +141,10 @@ class Links:
         times = [{**r, **{k: r[k] * compute / self.own for k in ('mean', 'typical', 'p50', 'p99')}, 'cov': 0} for r in self.measured['nodes']]
         with open(f'{self.folder}/slow.json', 'w') as f:
             json.dump({**self.measured, 'nodes': times}, f)
-        build, n = f'{self.folder}/b', WORKERS + (variant == 'PS-Sync')
+        build = f'{self.folder}/b'
         T.emit(self.model, build, ['--cluster', f'{self.folder}/cluster.yaml', '--plan', str(WORKERS), '--threads', '1', '--micro-batch', '100', '--global-batch',
                                    str(100 * WORKERS), '--bucket', 'none', '--allreduce', 'ring', *VARIANTS[variant][0], '--profile', f'{self.folder}/slow.json'])
-        T.check('make', *T.run(['make', '-s', '-C', build, f'CC={T.cc()}', *(f'bin/p{r}' for r in range(n))], timeout=300))
-        env = {'PD_PROGRAM': 'p', 'PD_VIRTUAL': '1', 'PD_MPIRUN_FLAGS': ' '.join(f'--mca {k} {v}' for k, v in self.net.mca().items())}
-        T.check(variant, *T.run([self.net.agent, self.net.hosts[0], f'cd {build} && exec sh run.sh --steps {STEPS} --quiet'], env=env, timeout=300))
-        s = json.load(open(f'{build}/run/summary.json'))
+        s, = virtual.on_links(self.net, build, STEPS)
         shutil.rmtree(build)
         return {'step': s['median_step_ms'] / 1e3, 'compute': compute, 'exchange': self.exchange(), 'spent': {k: v / s['steps'] for k, v in s['spent_s'].items()}}
 
