@@ -111,6 +111,20 @@ Value *module_param(Module *m, const char *name, Type t, ParamKind kind)
 	return v;
 }
 
+bool module_may_fold(Module *m, const Node *n)
+{
+	int64_t bytes = 0;
+
+	for (int i = 0; i < n->nout; i++) {
+		const int64_t own = n->out[i] ? type_bytes(&n->out[i]->type) : 0;
+		if (own > FOLD_BYTES - m->folded - bytes)
+			return false;
+		bytes += own;
+	}
+	m->folded += bytes;
+	return true;
+}
+
 Value *module_const(Module *m, const char *name, Type t, const void *data)
 {
 	Value *v = value_new(m, VAL_CONST, numbered(m->arena, &m->names, name ? name : "c"), t);

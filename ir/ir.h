@@ -257,6 +257,7 @@ struct Module {
 	int64_t microbatches; /* grains per step, over all replicas */
 	int64_t grains;   /* so many grains are one microbatch that is sliced over a stage's replicas; 0: a grain is a
 	                             * microbatch, and replicas have whole ones */
+	int64_t folded;   /* bytes of constants that were computed while compiling */
 	double step_time; /* predicted seconds per step, when the plan was chosen; 0: not known */
 	struct Schedule *schedule;
 	ScheduleSpec
@@ -280,6 +281,10 @@ void graph_output(Graph *g, Value *v);
 const char *residual_name(Arena *a, const Value *gradient);
 Value *module_param(Module *m, const char *name, Type t, ParamKind kind);
 Value *module_const(Module *m, const char *name, Type t, const void *data); /* data is copied; name NULL: made */
+/* Whether n's results may be computed while compiling and kept: all of a module's have FOLD_BYTES; what is beyond stays computed in
+ * the step. Counts them. */
+enum { FOLD_BYTES = 1 << 28 };
+bool module_may_fold(Module *m, const Node *n);
 /* Constants that nothing reads are gone, as they are from the text. */
 void module_sweep(Module *m);
 Value *const_scalar(Module *m, DType t, double x);   /* shared per value */

@@ -24,10 +24,7 @@ static void fold(Import *im, Node *n, Value **out)
 			return;
 		in[i] = (Tensor){ v->type, (void *)(uintptr_t)v->data };
 	}
-	for (int i = 0; i < n->nout; i++)
-		if (n->out[i] && type_bytes(&n->out[i]->type) > (int64_t)1 << 30)
-			return;
-	if (!d->eval(n, in, res, im->a))
+	if (!module_may_fold(im->m, n) || !d->eval(n, in, res, im->a))
 		return;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i])

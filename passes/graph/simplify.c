@@ -62,7 +62,7 @@ static void fold(Module *m, Node *n, Arena *scratch)
 	for (int i = 0; i < n->nin; i++)
 		if (n->in[i])
 			in[i] = (Tensor){ n->in[i]->type, (void *)(uintptr_t)n->in[i]->data };
-	if (!optab[n->op]->eval(n, in, out, scratch))
+	if (!module_may_fold(m, n) || !optab[n->op]->eval(n, in, out, scratch))
 		return;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i])
