@@ -283,7 +283,7 @@ Value *module_param(Module *m, const char *name, Type t, ParamKind kind);
 Value *module_const(Module *m, const char *name, Type t, const void *data); /* data is copied; name NULL: made */
 /* Whether n's results may be computed while compiling and kept: all of a module's have FOLD_BYTES; what is beyond stays computed in
  * the step. Counts them. */
-enum { FOLD_BYTES = 1 << 28 };
+enum { FOLD_BYTES = 1 << 27 };
 bool module_may_fold(Module *m, const Node *n);
 /* Constants that nothing reads are gone, as they are from the text. */
 void module_sweep(Module *m);

@@ -353,15 +353,15 @@ void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v)
 	}
 }
 
-/* Pairs of types that samples have often, in loops of their own: values of `from`, stored as `as`. */
+/* Pairs of types that samples have often, in loops of their own: values of `from`, stored as `as`. They may lie at any byte. */
 #define CONVERT(FROM, AS) \
 	do { \
-		const FROM *in = (const FROM *)(const void *)a->data + first; \
+		const char *in = (const char *)a->data + first * sizeof(FROM); \
 		AS *out = to; \
 		_Pragma("omp simd") for (size_t i = 0; i < n; i++) \
 		{ \
 			FROM v; \
-			memcpy(&v, in + i, sizeof v); \
+			memcpy(&v, in + i * sizeof v, sizeof v); \
 			out[i] = (AS)v; \
 		} \
 		return true; \
