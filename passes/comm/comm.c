@@ -140,9 +140,18 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 			time_short(cx->scratch, sum_seconds(model, SUM_RING, bytes)));
 }
 
-/* The least bytes of a bucket; 0: there is one only. */
+/* Whether the stage's devices have others too. */
+static bool has_company(const Schedule *c, int stage)
+{
+	for (int t = 0; t < c->nstage; t++)
+		if (t != stage && c->device[t][0] == c->device[stage][0])
+			return true;
+	return false;
+}
+
+/* The least bytes of a bucket; 0: there is one only, and nothing that it could go on beside. */
 static double bucket_limit(
-	const Stage *s, const Ready *g, int n, const SumModel *model, const SumRule *rule, PassCx *cx)
+	const Module *m, const Stage *s, const Ready *g, int n, const SumModel *model, const SumRule *rule, PassCx *cx)
 {
 	SumReady *r = NEWN(cx->scratch, SumReady, n);
 	double all = 0;
@@ -151,7 +160,7 @@ static double bucket_limit(
 		r[i] = g[i].r;
 		all += r[i].bytes;
 	}
-	const double limit = sum_limit(model, rule, r, n);
+	const double limit = sum_limit(model, rule, r, n, has_company(m->schedule, s->id));
 	if (cx->explain && model && n > 1 && rule->bucket <= 0)
 		buf_printf(cx->explain,
 			"stage %d: gradients of %.0f bytes in %.0f buckets: the last AllReduce ends %s after the last backward "
@@ -209,7 +218,8 @@ static bool join_buckets(
 		return false;
 	qsort(r, (size_t)n, sizeof *r, by_place); /* places differ, or the node makes both */
 	const bool each = zero_each(m, s, cx);
-	const double limit = each ? zero_bucket(cx->train, all_bytes(r, n)) : bucket_limit(s, r, n, model, &rule, cx);
+	const double limit =
+		each ? zero_bucket(cx->train, all_bytes(r, n)) : bucket_limit(m, s, r, n, model, &rule, cx);
 	if (limit <= 0)
 		return false;
 	for (int i = 0; i < n; i++) {

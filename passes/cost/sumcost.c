@@ -190,7 +190,7 @@ static double by_line(const SumModel *m, SumBy by, double bytes)
 
 	if (!line)
 		return counted_out(m, by, bytes);
-	if (!(line[0] > 0)) {
+	if (!(line[0] > 0 || line[1] > 0)) { /* without a latency the first is 0 */
 		const double half = counted_out(m, by, SLICE / 2.0), whole = counted_out(m, by, SLICE);
 		line[1] = (whole - half) / (SLICE / 2.0);
 		line[0] = whole - line[1] * SLICE;
@@ -278,16 +278,16 @@ int sum_buckets(const SumModel *m, SumBy by, const SumReady *g, int count, doubl
 	return best;
 }
 
-double sum_limit(const SumModel *m, const SumRule *r, const SumReady *g, int count)
+double sum_limit(const SumModel *m, const SumRule *r, const SumReady *g, int count, bool beside)
 {
 	double end, all = 0;
 
-	if (r->bucket > 0 || !m || count < 2)
+	if (r->bucket > 0)
 		return r->bucket;
 	for (int i = 0; i < count; i++)
 		all += g[i].bytes;
-	const int k = sum_buckets(m, r->by, g, count, &end);
-	return k > 1 ? all / k : 0;
+	const int k = m && count > 1 ? sum_buckets(m, r->by, g, count, &end) : 1;
+	return k > 1 || beside ? all / k : 0;
 }
 
 SumRule sum_rule(const Training *t)

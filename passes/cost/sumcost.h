@@ -64,8 +64,9 @@ typedef struct SumReady {
 	double ready, bytes;
 } SumReady;
 int sum_buckets(const SumModel *m, SumBy by, const SumReady *g, int count, double *end);
-/* The bucket limit that cuts them so, or as asked: a bucket is closed once it has at least so many bytes. 0: there is one. */
-double sum_limit(const SumModel *m, const SumRule *r, const SumReady *g, int count);
+/* The bucket limit that cuts them so, or as asked: a bucket is closed once it has at least so many bytes. 0: there is one, which need
+ * not begin before all else is done. beside: the device has other stages, whose backwards go on beside even one that begins early. */
+double sum_limit(const SumModel *m, const SumRule *r, const SumReady *g, int count, bool beside);
 /* When the last sum is made with that limit. */
 double sum_end(const SumModel *m, SumBy by, const SumReady *g, int count, double limit);
 

@@ -152,40 +152,20 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	return t;
 }
 
-const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedule, bool silent)
+/* For a schedule of several stages on a device; NULL after E0404, E0473. */
+static const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedule)
 {
 	const char *name = schedule_str(g->cx->scratch, schedule);
-	const int chunks = schedule_chunks(schedule), ndev = s->p->c->ndevice;
-	const Trial *best = NULL;
-	bool left_out = false;
+	const int chunks = schedule_chunks(schedule);
+	bool left_out;
+	const Trial *best = equal_plan(s, schedule, INFINITY, &left_out, g->cx->d);
 
-	s->cut_budget = INFINITY;
-	for (int n = chunks; n <= ndev * chunks && n <= g->n; n += chunks) {
-		int *replicas = NEWN(s->a, int, n);
-		Placement at;
-		for (int i = 0; i < n; i++)
-			replicas[i] = ndev * chunks / n;
-		if (!plan_allowed(s->p, n, replicas)) {
-			left_out = true;
-			continue;
-		}
-		if (!plan_place(s->a, schedule, n, replicas, &at, g->cx->d))
-			return NULL;
-		Trial *t = new_plan(s, replicas, n, &at, "chunks");
-		t->micro = trial_micro(s->p, n, replicas);
-		if (t->micro < replicas[0])
-			continue;
-		cut_best(s, t);
-		trial_play(s->p, t);
-		if (!best || t->score < best->score)
-			best = t;
-	}
-	if (!best && !silent && left_out)
+	if (!best && left_out)
 		diag_error(g->cx->d, FILELOC(g->m->file), 473,
 			"--max-stages, --no-pipeline and --no-dp leave no plan for schedule %s, which has "
 			"%d or more stages on every device",
 			name, chunks);
-	else if (!best && !silent)
+	else if (!best)
 		diag_error(g->cx->d, FILELOC(g->m->file), 404,
 			"schedule %s needs %d stages; the model has only %d nodes to cut "
 			"behind",
@@ -311,7 +291,7 @@ static const Trial *find_plan(Look *l, const Ask *q)
 	if (q->n)
 		return forced_plan(&l->s, &l->g, q->replicas, q->n);
 	if (schedule_chunks(schedule) > 1)
-		return chunked_plan(&l->s, &l->g, schedule, false);
+		return chunked_plan(&l->s, &l->g, schedule);
 	const Training *t = l->cx.train;
 	return plan_search(&l->s, t ? t->plan.planner : PLANNER_AUTO, t ? t->plan.dp_cost : DP_MEASURED, l->cx.d)
 	               ? l->s.best
@@ -338,10 +318,8 @@ static Look *look_at(Module *m, const PassCx *cx, const Ask *q, Order order, Dia
 		l->p->global = q->micro;
 	l->p->c = q->workers;
 	search_start(&l->s, cx->scratch, l->p);
-	if ((l->s.quick = quick)) {
-		l->s.budget /= 10;
-		l->s.cut_budget /= 10;
-	}
+	if (quick)
+		search_lightly(&l->s);
 	l->t = find_plan(l, q);
 	return l;
 }
@@ -447,7 +425,7 @@ bool pass_partition(Module *m, PassCx *cx)
 	Look *l = best_order(m, cx, &q, &tried, &played, &file);
 	l->cx.d = cx->d;
 	if (l->t && cx->train && cx->train->plan.choose_schedule)
-		l->t = choose_schedule(&l->s, &l->g, l->p, l->t, q.n > 0);
+		l->t = choose_schedule(&l->s, l->p, l->t, q.n > 0, cx->explain, &m->chosen);
 	if (!l->t || !plan_keeps_pins(l->p, l->t, cx->d) ||
 		!plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
 		return false;

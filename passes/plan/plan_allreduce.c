@@ -184,7 +184,7 @@ static double least_of(const PlanModel *p, Group *g, SumBy by, double bytes)
 {
 	double *line = g->least[by];
 
-	if (!(line[0] > 0)) {
+	if (!(line[0] > 0 || line[1] > 0)) { /* without a latency the first is 0 */
 		double t[2];
 		for (int i = 0; i < 2; i++) {
 			SimJoin j = join_of(g, by, LINE * (i + 1.0));
@@ -218,7 +218,8 @@ static double ready_of(const PlanModel *p, const int *stage, int s, int class, c
 	return t;
 }
 
-static StageSums *make(const PlanModel *p, Group *g, const int *stage, int s, int class, const bool *served, bool early)
+static StageSums *make(
+	const PlanModel *p, Group *g, const int *stage, int s, int class, const bool *served, bool early, bool beside)
 {
 	SumReady *r = p->sums->ready;
 	StageSums *x = NEW(p->sums->a, StageSums);
@@ -226,7 +227,7 @@ static StageSums *make(const PlanModel *p, Group *g, const int *stage, int s, in
 	int n;
 
 	const double time = ready_of(p, stage, s, class, served, r, &n);
-	const double limit = early ? sum_limit(&g->model, &p->rule, r, n) : 0;
+	const double limit = early ? sum_limit(&g->model, &p->rule, r, n, beside) : 0;
 	*x = (StageSums){ .buckets = limit > 0, .sum = NEWN(p->sums->a, StageSum, limit > 0 ? n : 1) };
 	for (int i = 0; i < n; i++) {
 		bytes += r[i].bytes;
@@ -243,6 +244,18 @@ static StageSums *make(const PlanModel *p, Group *g, const int *stage, int s, in
 	return x;
 }
 
+/* Whether a device has several stages. */
+static bool has_company(const PlanModel *p, const Trial *t, int device)
+{
+	int stages = 0;
+
+	if (schedule_row(p->played)->place == PLACED_OWN)
+		return false;
+	for (int r = 0; r < t->ndevice; r++)
+		stages += t->device[r] == device;
+	return stages > 1;
+}
+
 const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int *device, const int *stage, bool early)
 {
 	static const StageSums none;
@@ -253,12 +266,14 @@ const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int
 		return &none;
 	Group *g = group_of(p, device, t->replicas[s]);
 	early &= p->rule.early;
-	snprintf(key, sizeof key, "%d:%d %d %d %d %lld", s ? t->end[s - 1] : -1, t->end[s], g->number,
-		p->class_of[device[0]], early, p->servers ? (long long)t->micro : 0);
+	const bool beside = has_company(p, t, device[0]);
+	snprintf(key, sizeof key, "%d:%d %d %d %d %d %lld", s ? t->end[s - 1] : -1, t->end[s], g->number,
+		p->class_of[device[0]], early, beside, p->servers ? (long long)t->micro : 0);
 	StageSums *known = map_get(&x->stage, key);
 	if (!known) {
 		Arena *a = arena_new();
-		known = make(p, g, stage, s, p->class_of[device[0]], trial_served(a, p, t, s, device, stage), early);
+		known = make(
+			p, g, stage, s, p->class_of[device[0]], trial_served(a, p, t, s, device, stage), early, beside);
 		arena_free(a);
 		map_put(&x->stage, key, known);
 	}

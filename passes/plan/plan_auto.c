@@ -45,42 +45,77 @@ static double played(PlanModel *p, const Trial *t, double *step)
 
 typedef struct Choice {
 	PlanSearch *s;
-	Segments *g;
 	PlanModel *p;
 	const Trial *base, *best;
 	bool asked;
 	double least;
+	Buf *explain;
+	ScheduleSpec chosen;
 } Choice;
 
+/* What a schedule comes to. */
+typedef struct Come {
+	const Trial *t;
+	double score, step;
+} Come;
+
+static void come(const Choice *c, Come *x, const Trial *t)
+{
+	double step;
+	const double score = t ? played(c->p, t, &step) : INFINITY;
+
+	if (score < x->score)
+		*x = (Come){ t, score, step };
+}
+
+/* The best of a first look under the schedule of p. */
+static const Trial *first_look(const Choice *c, Diag *d)
+{
+	PlanSearch own;
+
+	search_start(&own, c->s->a, c->p);
+	search_lightly(&own);
+	return plan_search(&own, PLANNER_AUTO, DP_MEASURED, d) ? own.best : NULL;
+}
+
+/* The same plan under the schedule; and where no plan was asked for the best that it has of equal replicas, if stages share devices or
+ * backwards come in parts, for which other plans are best than for 1F1B. */
 static void try_schedule(Choice *c, ScheduleSpec spec)
 {
-	const Module *m = c->g->m;
-	double step;
+	const bool own = schedule_chunks(spec) == 1;
+	Diag silent = { .out = stderr, .errors = 1, .scratch = c->s->a };
+	Come x = { own ? c->base : NULL, INFINITY, INFINITY };
+	bool left_out;
 
 	c->p->schedule = c->p->played = spec;
-	const Trial *t = schedule_chunks(spec) == 1 ? c->base : c->asked ? NULL : chunked_plan(c->s, c->g, spec, true);
-	const double score = t ? played(c->p, t, &step) : INFINITY;
-	if (c->g->cx->explain && t)
-		buf_printf(c->g->cx->explain,
-			isfinite(score) ? "schedule %s: step %s\n" : "schedule %s: does not fit\n",
-			schedule_str(m->arena, spec), time_text(m->arena, step));
-	if (score < 0.99 * c->least) {
-		c->least = score;
-		c->best = t;
-		c->g->m->chosen = spec;
+	come(c, &x, x.t);
+	if (!c->asked && own && schedule_splits(spec))
+		come(c, &x, first_look(c, &silent));
+	if (!c->asked && (!own || schedule_splits(spec)))
+		come(c, &x, equal_plan(c->s, spec, fmin(x.score, 0.99 * c->least), &left_out, &silent));
+	if (c->explain && x.t)
+		buf_printf(c->explain, isfinite(x.score) ? "schedule %s: step %s\n" : "schedule %s: does not fit\n",
+			schedule_str(c->s->a, spec), time_text(c->s->a, x.step));
+	else if (c->explain && !c->asked)
+		buf_printf(c->explain, "schedule %s: no plan is faster\n", schedule_str(c->s->a, spec));
+	if (x.score < 0.99 * c->least) {
+		c->least = x.score;
+		c->best = x.t;
+		c->chosen = spec;
 	}
 }
 
-const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Trial *base, bool asked)
+const Trial *choose_schedule(
+	PlanSearch *s, PlanModel *p, const Trial *base, bool asked, Buf *explain, ScheduleSpec *chosen)
 {
-	Choice c = { s, g, p, base, base, asked, INFINITY };
+	Choice c = { s, p, base, base, asked, INFINITY, explain, { .kind = SCHEDULE_PLAIN } };
 
-	g->m->chosen = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
 	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++)
 		for (int n = schedule_table[k].first; n && n <= schedule_table[k].last; n++)
 			try_schedule(
 				&c, (ScheduleSpec){ .kind = k, .n = schedule_table[k].param == PARAM_COUNT ? n : 0 });
-	p->schedule = p->played = g->m->chosen;
+	*chosen = c.chosen;
+	p->schedule = p->played = c.chosen;
 	if (c.best != base)
 		return c.best;
 	Trial *own = trial_new(s->a, base->n, base->ndevice, base->by);

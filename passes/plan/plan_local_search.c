@@ -243,6 +243,17 @@ void search_cuts(PlanSearch *s, const Trial *t)
 /* Does the budget allow for playing its neighbours? */
 static bool affordable(const PlanSearch *s, const Trial *t) { return search_effort(s->p, t) < s->budget / 30; }
 
+/* By what they take; those that were not played, because they cannot be best, by what they take at least. */
+static bool more_promising(const Trial *x, const Trial *y)
+{
+	const double v = isfinite(x->score) ? x->score : x->bound / (double)x->micro;
+	const double w = isfinite(y->score) ? y->score : y->bound / (double)y->micro;
+
+	if (x->over > 1 || y->over > 1 || x->refused || y->refused || fabs(v - w) <= 1e-9 * w)
+		return trial_better(x, y);
+	return v < w;
+}
+
 /* The best that has not been a starting point yet; those of very many actions only where there is no other. */
 static int next_start(const PlanSearch *s, const bool *done, int ndone)
 {
@@ -253,7 +264,7 @@ static int next_start(const PlanSearch *s, const bool *done, int ndone)
 		const bool can = affordable(s, s->trial[i]);
 		if ((i < ndone && done[i]) || (cheap && !can))
 			continue;
-		if (best < 0 || (can && !cheap) || trial_better(s->trial[i], s->trial[best]))
+		if (best < 0 || (can && !cheap) || more_promising(s->trial[i], s->trial[best]))
 			best = i;
 		cheap |= can;
 	}

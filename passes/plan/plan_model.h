@@ -132,6 +132,7 @@ typedef struct Trial {
 	int64_t micro;        /* microbatches per step, over all replicas */
 	const char *by;       /* the planner that proposed it */
 	double bound;         /* seconds per step that it takes at least */
+	double likely;        /* where no sum goes on beside work, and messages take no time */
 	double sums;          /* that are to be played: members of all of them */
 	double step; /* seconds per step, of an asynchronous schedule once the pipeline is full; INFINITY: not simulated */
 	double score; /* step / micro */
@@ -204,6 +205,8 @@ Trial *trial_new(Arena *a, int n, int ndevice, const char *by);
 /* These replicas of stages, not cut yet, on devices in the order of the cluster, of which the schedule may have given several stages
  * the same; ndevice: how many there must be. NULL after E0510, E0511. */
 Trial *trial_asked(Arena *a, const PlanModel *p, int n, const int *replicas, int *ndevice, Diag *d);
+/* Whether the schedule that is played can be made for its stages and microbatches; false after E0512 and the like. */
+bool trial_possible(const PlanModel *p, const Trial *t, Diag *d);
 const char *trial_str(Arena *a, const Trial *t); /* "2-1-1" */
 
 #endif

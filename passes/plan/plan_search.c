@@ -17,6 +17,13 @@ void search_start(PlanSearch *s, Arena *a, const PlanModel *p)
 	map_init(&s->seen, a, true);
 }
 
+void search_lightly(PlanSearch *s)
+{
+	s->quick = true;
+	s->budget /= 10;
+	s->cut_budget /= 10;
+}
+
 static int compare(const int *x, const int *y, int n, int sign)
 {
 	for (int i = 0; i < n; i++)

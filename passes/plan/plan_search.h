@@ -28,14 +28,18 @@ typedef struct PlanSearch {
  * cuts, the most replicas in front, the devices in the order of the cluster file. */
 bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d);
 
-/* The best plan for a schedule of several stages per device (partition.c): all numbers of devices in the pipeline, with
- * as many equal replicas as there are devices for. NULL: the model has too few places to cut (E0404 unless silent). */
-const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedule, bool silent);
-/* --schedule auto (plan_auto.c). base: the plan for SCHEDULE_PLAIN; asked: it is the user's. Sets Module.chosen. */
-const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Trial *base, bool asked);
+/* The best plan of equal replicas for a schedule, which is PlanModel.schedule and played (plan_chunks.c); those that take `least` seconds
+ * per microbatch or more are not looked for. NULL: there is none; left_out: what plan_allowed leaves out might be one. */
+const Trial *equal_plan(PlanSearch *s, ScheduleSpec schedule, double least, bool *left_out, Diag *d);
+/* --schedule auto (plan_auto.c). base: the plan for SCHEDULE_PLAIN; asked: it is the user's. explain: what each schedule comes to, NULL:
+ * nobody asks. Sets p->schedule and *chosen. */
+const Trial *choose_schedule(
+	PlanSearch *s, PlanModel *p, const Trial *base, bool asked, Buf *explain, ScheduleSpec *chosen);
 
 /* ---- parts of it ---- */
 void search_start(PlanSearch *s, Arena *a, const PlanModel *p);
+/* For a first look: a tenth of the budget, fewer proposals. */
+void search_lightly(PlanSearch *s);
 /* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */
 Trial *search_try(PlanSearch *s, const Trial *t);
 /* Plays what was judged before. */

@@ -41,6 +41,15 @@ Trial *trial_asked(Arena *a, const PlanModel *p, int n, const int *replicas, int
 	return t;
 }
 
+bool trial_possible(const PlanModel *p, const Trial *t, Diag *d)
+{
+	Arena *a = arena_new();
+	const bool ok = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, p->blocks, NULL, 0, d) != NULL;
+
+	arena_free(a);
+	return ok;
+}
+
 const char *trial_str(Arena *a, const Trial *t)
 {
 	Buf b = { 0 };
@@ -313,17 +322,24 @@ double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 
 /* ---- bounds ---- */
 
-/* When a stage's first forward begins at least: behind those of what it reads. */
-static void starts(const PlanModel *p, const Trial *t, const TrialStage *s, const Flow *f, double *start)
+/* When a stage's first forward begins at least, behind those of what it reads; and how long a step goes on at least behind a backward
+ * of the stage, with those of the same microbatch that wait for it. */
+static void begin_and_end(
+	const PlanModel *p, const Trial *t, const TrialStage *s, const Flow *f, double *start, double *behind)
 {
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
-		double least = INFINITY;
+		double fwd = INFINITY, bwd = INFINITY;
 
-		for (int k = r; k < r + t->replicas[i]; k++)
-			least = fmin(least, s[i].fwd[p->class_of[t->device[k]]]);
-		for (int to = i + 1; to < t->n; to++)
+		for (int k = r; k < r + t->replicas[i]; k++) {
+			fwd = fmin(fwd, s[i].fwd[p->class_of[t->device[k]]]);
+			bwd = fmin(bwd, s[i].bwd[p->class_of[t->device[k]]]);
+		}
+		for (int to = i + 1; to < t->n; to++) {
 			if (f->waits[0][i * t->n + to])
-				start[to] = fmax(start[to], start[i] + least);
+				start[to] = fmax(start[to], start[i] + fwd);
+			if (f->waits[1][to * t->n + i])
+				behind[to] = fmax(behind[to], behind[i] + bwd);
+		}
 	}
 }
 
@@ -338,12 +354,14 @@ static double share(const PlanModel *p, const Trial *t, int stage, int k)
 }
 
 /* When the sums of a stage whose devices begin with r are made at least: a device does its sums one after another, a bucket's
- * not before the last backward has made it. */
-static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, int i, int r, double start, const int *stage)
+ * not before the last backward has made it. *all: seconds of all of them. */
+static double sums_end(
+	const PlanModel *p, Trial *t, const TrialStage *s, int i, int r, double start, const int *stage, double *all)
 {
 	const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
 	double end = 0;
 
+	*all = 0;
 	t->sums += (double)sums->n * t->replicas[i];
 	for (int q = 0; q < (sums->n ? sums->n : 1); q++) {
 		double ready = 0;
@@ -354,15 +372,28 @@ static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, int i,
 				ready, start + share(p, t, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
 		}
 		end = fmax(end, ready) + (sums->n ? sums->sum[q].least : 0);
+		*all += sums->n ? sums->sum[q].least : 0;
 	}
 	return end;
 }
 
-/* What a device holds of its stages. */
+/* What a device holds of its stages, and does for them. */
 typedef struct Held {
 	double all;
 	double passing, most; /* of it what is there only while a stage computes, one at a time: all stages', one's */
+	double busy, sums, start,
+		behind; /* seconds: forwards and backwards; sums; before the first and behind the last backward, at least */
 } Held;
+
+static void busy(Held *h, double seconds, double sums, double start, double behind)
+{
+	const bool first = !(h->busy > 0);
+
+	h->busy += seconds;
+	h->sums += sums;
+	h->start = first ? start : fmin(h->start, start);
+	h->behind = first ? behind : fmin(h->behind, behind);
+}
 
 static double held_by(Held *h, double need, double passing)
 {
@@ -372,28 +403,32 @@ static double held_by(Held *h, double need, double passing)
 	return h->all - (h->passing - h->most);
 }
 
-/* A device is at work for its share of microbatches and takes part in its sums; then all tell the first of their losses, and
- * update. Whatever else they wait for comes on top. */
+/* A device is at work for its share of microbatches, of all of its stages, and takes part in its sums; then all tell the first of
+ * their losses, and update. Whatever else they wait for comes on top. */
 void trial_judge(const PlanModel *p, Trial *t)
 {
 	Arena *a = arena_new();
 	const int *stage = trial_stage_of(a, p, t);
 	const Flow f = flow_of(a, p, t, stage);
 	const TrialStage *s = stages_of(a, p, t, stage, &f);
-	double *start = NEWN(a, double, t->n), update = 0;
+	const bool parts = schedule_splits(p->played);
+	double *start = NEWN(a, double, t->n), *behind = NEWN(a, double, t->n), update = 0, sums;
 	Held *held = NEWN(a, Held, p->c->ndevice);
 
-	t->bound = t->peak = t->over = 0;
+	t->bound = t->likely = t->peak = t->over = 0;
 	t->sums = p->servers ? (double)p->nweight * t->ndevice : 0;
-	starts(p, t, s, &f, start);
+	begin_and_end(p, t, s, &f, start, behind);
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
 		const int64_t grains = trial_share(p, t, i);
 		const double need = stage_memory(p, &s[i], grains);
 		const double passing = p->memory_scale * (leaf_memory(p, &s[i], grains) + s[i].tmp);
-		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage));
+		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage, &sums));
 		for (int k = r; k < r + t->replicas[i]; k++) {
 			const double limit = (double)p->c->device[t->device[k]].memory;
 			const double all = held_by(&held[t->device[k]], need, passing);
+			const int c = p->class_of[t->device[k]];
+			busy(&held[t->device[k]], share(p, t, i, k - r) * (s[i].fwd[c] + s[i].bwd[c]), sums, start[i],
+				parts ? 0 : behind[i]); /* a W may be behind the last backward */
 			update = fmax(update, s[i].update[p->class_of[t->device[k]]]);
 			if (limit > 0)
 				t->over = fmax(t->over, all / limit);
@@ -403,7 +438,13 @@ void trial_judge(const PlanModel *p, Trial *t)
 			}
 		}
 	}
+	for (int d = 0; d < p->c->ndevice; d++) {
+		const double work = held[d].start + held[d].busy + held[d].behind;
+		t->bound = fmax(t->bound, work);
+		t->likely = fmax(t->likely, work + held[d].sums);
+	}
 	t->bound += update;
+	t->likely += update;
 	if (schedule_is_async(p->schedule))
 		t->bound = trial_steady(p, t, s, stage);
 	t->refused = trial_refused(p, t, stage);

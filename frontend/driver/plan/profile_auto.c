@@ -16,6 +16,7 @@ typedef struct Ask {
 	Diag *d;
 	const char *file, *without, *evaluate, *largest;
 	ScheduleSpec schedule;
+	bool choose; /* --schedule auto */
 	double each, machines, within, between, latency, memory, microbatches;
 	double tensor, zero, sums, state; /* tensor 0, zero -1: auto */
 	bool sequence, compare, exhaustive, local, compress, json, help;
@@ -33,8 +34,8 @@ static const char help[] = "usage: pdcc plan-profile FILE --planner auto [option
 			   "  --sequence               its output is divided among them along the sequence\n"
 			   "  --state F                optimizer's state per byte of parameters (0)\n"
 			   "  --zero 0|1|auto          1: replicas divide that state among them (0)\n"
-			   "  --schedule S             whose steps end; several stages on a device, as\n"
-			   "                           interleaved:2, with --evaluate only: help Schedule\n"
+			   "  --schedule S|auto        whose steps end (1f1b): help Schedule; auto: the fastest,\n"
+			   "                           be it one of several stages on a device\n"
 			   "  --without LAYER, --compress      as for the other planners\n"
 			   "  --evaluate PLAN          only this plan: 2-1-1 (replicas of stages, cut where\n"
 			   "                           the slowest is fastest) or 2-1-1@4,9 (JSON's ends)\n"
@@ -73,6 +74,8 @@ static bool schedule(Ask *q, const char *s)
 {
 	const char *lacks;
 
+	if ((q->choose = !strcmp(s, "auto")))
+		return true;
 	return (schedule_parse(s, &q->schedule, &lacks) && planned(schedule_row(q->schedule))) ||
 	       diag_error(q->d, NOLOC, 1, "--schedule: '%s' is none of %s", s, schedule_list(q->a, planned));
 }
@@ -149,10 +152,8 @@ static bool read_flags(Ask *q, int argc, char **argv)
 			q->tensor, q->each);
 	if (q->within <= 0)
 		return diag_error(q->d, NOLOC, 1, "--bandwidth B is missing");
-	if (!q->evaluate && schedule_row(q->schedule)->place != PLACED_OWN)
-		return diag_error(q->d, NOLOC, 1,
-			"--schedule %s has several stages on a device: only --evaluate PLAN plays it",
-			schedule_str(q->a, q->schedule));
+	if (q->evaluate && q->choose)
+		return diag_error(q->d, NOLOC, 1, "--evaluate PLAN wants one schedule, not --schedule auto");
 	if (q->largest && q->memory <= 0)
 		return diag_error(q->d, NOLOC, 1, "--largest wants --memory BYTES, which is what ends it");
 	return true;
@@ -175,6 +176,7 @@ static Cluster *cluster_of(const Ask *q, int tensor)
 	c->link[1] = (Link){ .scope = LINK_DEFAULT,
 		.bandwidth = (q->between > 0 ? q->between : q->within) / tensor,
 		.latency = q->latency };
+	c->sums[0] = (SumCost){ .said = true, .add = INFINITY };
 	for (int h = 0; h < c->nhost; h++)
 		c->host[h].name = arena_printf(q->a, "m%d", h);
 	for (int d = 0; d < c->ndevice; d++)
@@ -187,18 +189,25 @@ static Cluster *cluster_of(const Ask *q, int tensor)
 
 /* ---- what is said ---- */
 
-static void print_plan(const Ask *q, const char *name, const Trial *t, bool first)
+/* schedule: the one that was chosen; NULL: none was. */
+static void print_plan(const Ask *q, const char *name, const Trial *t, const ScheduleSpec *schedule, bool first)
 {
+	const char *word = schedule ? schedule_str(q->a, *schedule) : NULL;
+
 	if (!q->json) {
-		printf("  %-26s %12s  %6.1f %% peak %s  %s (%s)\n", name, time_text(q->a, t->step),
-			100 * t->work / t->step, str_bytes(q->a, (int64_t)t->peak), trial_str(q->a, t), t->by);
+		printf("  %-26s %12s  %6.1f %% peak %s  %s%s%s (%s)\n", name, time_text(q->a, t->step),
+			100 * t->work / t->step, str_bytes(q->a, (int64_t)t->peak), schedule ? word : "",
+			schedule ? " " : "", trial_str(q->a, t), t->by);
 		return;
 	}
 	printf("%s\"%s\": {\"plan\": \"%s\", \"step_s\": %.17g, \"peak\": %.17g, \"by\": \"%s\", \"ends\": [",
 		first ? "" : ", ", name, trial_str(q->a, t), isfinite(t->step) ? t->step : -1, t->peak, t->by);
 	for (int s = 0; s < t->n; s++)
 		printf("%s%d", s ? ", " : "", t->end[s] + 1);
-	printf("], \"devices\": [");
+	printf("], ");
+	if (schedule)
+		printf("\"schedule\": \"%s\", ", word);
+	printf("\"devices\": [");
 	for (int r = 0; r < t->ndevice; r++)
 		printf("%s%d", r ? ", " : "", t->device[r]);
 	printf("]}");
@@ -213,7 +222,7 @@ static void ask_planner(const Ask *q, const PlanModel *p, PlannerKind kind, DpCo
 	if (kind == PLANNER_EXHAUSTIVE)
 		s.budget = INFINITY;
 	if (plan_search(&s, kind, cost, &silent))
-		print_plan(q, name, s.best, false);
+		print_plan(q, name, s.best, NULL, false);
 }
 
 /* The places to cut of "2-1-1@4,9": all stages' but the last's, which ends with the profile. */
@@ -255,6 +264,8 @@ static const Trial *evaluate(const Ask *q, PlanSearch *s, const PlanModel *p)
 			q->evaluate, n, devices, p->c->ndevice, p->st->n);
 		return NULL;
 	}
+	if (!trial_possible(p, t, q->d))
+		return NULL;
 	s->cut_budget = INFINITY;
 	if (at && !read_ends(q, at + 1, t, p->st->n))
 		return NULL;
@@ -291,8 +302,26 @@ typedef struct Look {
 	PlanSearch s;
 	const Trial *best; /* NULL: none */
 	double least;      /* Plan.least */
+	ScheduleSpec schedule;
 	const char *refused;
 } Look;
+
+/* Of the schedule that was asked for, or of the one that is fastest; NULL: there is none. */
+static const Trial *search(const Ask *q, Look *x, Diag *d)
+{
+	bool left_out;
+	const Trial *best;
+
+	if (schedule_chunks(q->schedule) > 1) {
+		best = equal_plan(&x->s, q->schedule, INFINITY, &left_out, d);
+		if (!best && !d->errors)
+			diag_error(d, NOLOC, 404, "schedule %s needs %d stages; the profile has %d places to cut",
+				schedule_str(q->a, q->schedule), schedule_chunks(q->schedule), x->st.n);
+		return best;
+	}
+	best = plan_search(&x->s, PLANNER_AUTO, DP_MEASURED, d) ? x->s.best : NULL;
+	return best && q->choose ? choose_schedule(&x->s, x->p, best, false, NULL, &x->schedule) : best;
+}
 
 static void look(const Ask *q, const Profile *f, Look *x, Diag *d)
 {
@@ -307,14 +336,12 @@ static void look(const Ask *q, const Profile *f, Look *x, Diag *d)
 	x->p = plan_model_of(q->a, &x->st, cluster_of(q, x->tensor));
 	x->p->state = q->state;
 	x->p->zero = x->zero;
-	x->p->schedule = x->p->played = q->schedule;
+	x->schedule = x->p->schedule = x->p->played = q->schedule;
 	x->p->global = q->microbatches > 0 ? (int64_t)q->microbatches : 4 * (int64_t)(q->each * q->machines);
 	search_start(&x->s, q->a, x->p);
 	x->s.no_exhaustive = q->local;
 	x->least = plan_least(x->p, x->p->global);
-	x->best = q->evaluate                                        ? evaluate(&own, &x->s, x->p)
-	          : plan_search(&x->s, PLANNER_AUTO, DP_MEASURED, d) ? x->s.best
-	                                                             : NULL;
+	x->best = q->evaluate ? evaluate(&own, &x->s, x->p) : search(&own, x, d);
 	x->refused = x->best ? NULL : d->last_text ? arena_str(q->a, d->last_text) : "no plan is found";
 }
 
@@ -383,8 +410,9 @@ static void print_looks(const Ask *q, const Profile *f, const Look *all, int n, 
 		if (!x->best)
 			printf("refused: %s\n", x->refused);
 		else
-			printf("step %s  %.1f %% work  peak %s  %s%s%s\n", time_text(q->a, x->best->step),
+			printf("step %s  %.1f %% work  peak %s  %s%s%s%s%s\n", time_text(q->a, x->best->step),
 				100 * useful(q, f, x), str_bytes(q->a, (int64_t)x->best->peak),
+				q->choose ? schedule_str(q->a, x->schedule) : "", q->choose ? " " : "",
 				trial_str(q->a, x->best), x->best->over > 1 ? "  does not fit into memory" : "",
 				i == taken ? "  taken" : "");
 	}
@@ -508,9 +536,10 @@ static int run(Ask *q)
 	if (!x->best)
 		return x->p ? EXIT_NO_PLAN : EXIT_INPUT;
 	print_head(q, &f, x);
-	print_plan(q, q->evaluate ? "evaluate" : "auto", x->best, true);
+	print_plan(q, q->evaluate ? "evaluate" : "auto", x->best, q->choose ? &x->schedule : NULL, true);
 	if (n > 1)
 		print_looks(q, &f, all, n, taken);
+	x->p->schedule = x->p->played = q->schedule;
 	compare(q, x->p);
 	printf(q->json ? "}\n" : "");
 	return x->best->over > 1 ? EXIT_NO_PLAN : 0;
