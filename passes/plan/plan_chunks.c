@@ -1,12 +1,14 @@
 /* Plans for a schedule whose stages have equal replicas (plan_search.h): those of several stages on a device, and of one where a
  * schedule wants replicas alike. All numbers of stages, each with as many replicas as there are devices for, or as fill whole
  * hosts, or as divide a step's microbatches evenly; cut so that the slowest stage is fastest, and so that devices have the same to do
- * in all. Those that may be best by their bounds are played, the most likely first. */
+ * in all; all cuts where there are few. Those that may be best by their bounds are played, the most likely first. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "passes/schedule/placement.h"
 #include "plan_search.h"
+
+enum { FEW_CUTS = 200 };
 
 typedef struct Chunks {
 	PlanSearch *s;
@@ -82,9 +84,10 @@ static void moved(Balance *b, int from, int to, double *load, double *most, doub
 	b->work += b->ngroup + high - low;
 }
 
-/* Moves one place from a stage of the busiest device to where that helps most; false: nowhere. */
+/* Moves one place from a stage to where that helps most; false: nowhere. Of many stages those of the busiest device are looked at. */
 static bool relieve(Balance *b, double *load)
 {
+	enum { FEW = 24 };
 	double most, squares, least_most, least_squares;
 	int from = -1, to = -1, busy = 0;
 
@@ -92,8 +95,9 @@ static bool relieve(Balance *b, double *load)
 	for (int g = 1; g < b->ngroup; g++)
 		busy = b->load[g] > b->load[busy] ? g : busy;
 	for (int i = 0; i < b->t->n; i++) {
-		for (int k = 0; k < b->t->n && b->group[i] == busy && b->work < b->most_work; k++) {
-			if (b->group[k] == busy || !legal(b, i, k))
+		for (int k = 0; k < b->t->n && b->work < b->most_work; k++) {
+			if (i == k || (b->t->n > FEW && (b->group[i] != busy || b->group[k] == busy)) ||
+				!legal(b, i, k))
 				continue;
 			moved(b, i, k, load, &most, &squares);
 			const bool same = most < least_most * (1 + 1e-9) && most > least_most * (1 - 1e-9);
@@ -164,6 +168,37 @@ static void keep(Chunks *c, Trial *t)
 	PUSH(c->s->a, c->found, c->n, c->cap) = t;
 }
 
+/* All cuts behind stage s, where there are few. */
+static void all_cuts(Chunks *c, Trial *t, int s, int from)
+{
+	const int n = t->n, places = c->p->nplace;
+
+	for (int at = from; at < places - (n - 1 - s) && s + 1 < n; at++) {
+		t->end[s] = c->p->place[at];
+		if (!s || state_before(c->p->st, t->end[s - 1], t->end[s]))
+			all_cuts(c, t, s + 1, at + 1);
+	}
+	t->end[s] = c->p->place[places - 1];
+	if (s + 1 < n || !state_before(c->p->st, t->end[s - 1], t->end[s]) || !plan_keeps_pins(c->p, t, NULL))
+		return;
+	Trial *x = trial_new(c->s->a, n, t->ndevice, t->by);
+	memcpy(x->end, t->end, sizeof *t->end * (size_t)n);
+	memcpy(x->replicas, t->replicas, sizeof *t->replicas * (size_t)n);
+	memcpy(x->device, t->device, sizeof *t->device * (size_t)t->ndevice);
+	x->micro = t->micro;
+	keep(c, x);
+}
+
+/* How many there are. */
+static double cuts(const Chunks *c, int n)
+{
+	double count = 1;
+
+	for (int i = 1; i < n; i++)
+		count *= (double)(c->p->nplace - i) / i;
+	return count;
+}
+
 /* All work divided over the devices in use: it takes at least that, however it is cut. */
 static bool hopeless(const Chunks *c, const Trial *t, const Placement *at)
 {
@@ -188,6 +223,10 @@ static bool propose(Chunks *c, int n, int replicas, Diag *d)
 	t = new_trial(c, n, replicas, &at);
 	if (t->micro < replicas || hopeless(c, t, &at) || !isfinite(cut_best(c->s, t)))
 		return true;
+	if (at.ngroup < n && cuts(c, n) <= FEW_CUTS) {
+		all_cuts(c, t, 0, 0);
+		return true;
+	}
 	keep(c, t);
 	Trial *even = new_trial(c, n, replicas, &at);
 	memcpy(even->end, t->end, sizeof *t->end * (size_t)n);
@@ -257,7 +296,7 @@ static int by_guess(const void *x, const void *y)
 
 static void play_all(Chunks *c)
 {
-	const double most = c->s->budget / 4;
+	const double most = c->s->budget / 6;
 	Diag silent = { .out = stderr, .errors = 1, .scratch = c->s->a };
 	Guess *all = NEWN(c->s->a, Guess, c->n);
 	double work = 0;
