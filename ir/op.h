@@ -79,7 +79,7 @@ typedef struct Kernel {
 
 /* What a node asks of the vendor library, in plain numbers (pd.h: pd_conv_desc, pd_bn_desc); the library pass asks for
  * the scratchpad, and the node's statements name the same numbers. */
-typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN, LIB_PRODUCT, LIB_RECURRENT } LibKind;
+typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN, LIB_PRODUCT, LIB_RECURRENT, LIB_ROOM } LibKind;
 typedef struct Lib {
 	LibKind kind;
 	DType type; /* LIB_CONV: of the operands */
@@ -87,7 +87,7 @@ typedef struct Lib {
 	int nd, n, c, oc, groups, nhwc, krsc, bias;
 	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];
 	float eps;
-	int64_t bytes; /* LIB_PRODUCT, LIB_RECURRENT: of scratch, whatever the library says */
+	int64_t bytes; /* LIB_PRODUCT, LIB_RECURRENT, LIB_ROOM: of scratch, whatever the library says; LIB_ROOM is for CPUs alone */
 } Lib;
 
 /* A compile-time tensor: what eval takes and gives. */

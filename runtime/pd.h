@@ -635,6 +635,8 @@ void pd_check_scratch(const char *what, size_t asked, size_t planned);
 /* C[m,n] = op(A) op(B) + beta C, row-major, leading dimensions as given. */
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
 	float *c, int ldc);
+/* to[cols,rows] = from[rows,cols]' */
+void pd_transpose(float *to, const float *from, int rows, int cols);
 /* C[m,n] = op(A) op(B) + bias, which is one row. */
 void pd_gemm_bias(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
 	const float *bias, float *c);

@@ -1,6 +1,6 @@
 /* library: how much scratch memory each library call of a stage will need. The library itself is asked (runtime/cpu*.c
  * are linked into pdcc), with the number of threads that the program will run with, since its answer depends on it.
- * Equal calls are asked once. Reads OpDef.lib and the plan's devices; writes Node.scratch. */
+ * Equal calls are asked once. Kernels of ours that work in such memory say themselves how much (LIB_ROOM). Reads OpDef.lib and the plan's devices; writes Node.scratch. */
 #include <string.h>
 #include "runtime/pd.h"
 #include "passes/common/plan.h"
@@ -67,6 +67,10 @@ static bool ask(Asked *k, Node *n, int threads, PassCx *cx)
 
 	memset(&l, 0, sizeof l);
 	optab[n->op]->lib(n, &l);
+	if (l.kind == LIB_ROOM) {
+		n->scratch = l.bytes;
+		return true;
+	}
 	for (int i = 0; i < k->n; i++)
 		if (k->v[i].threads == threads && !memcmp(&k->v[i].lib, &l, sizeof l)) {
 			n->scratch = k->v[i].scratch;

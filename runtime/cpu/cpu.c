@@ -229,3 +229,17 @@ void pd_gemm_bias(int transa, int transb, int m, int n, int k, const float *a, i
 		memcpy(c + (size_t)i * (size_t)n, bias, (size_t)n * sizeof *c);
 	pd_gemm(transa, transb, m, n, k, a, lda, b, ldb, 1, c, n);
 }
+
+/* By squares of a cache line's width, so that what is read and what is written are whole lines. */
+void pd_transpose(float *restrict to, const float *restrict from, int rows, int cols)
+{
+	enum { SIDE = 16 };
+
+#pragma omp parallel for if ((int64_t)rows * cols >= 65536)
+	for (int i = 0; i < cols; i += SIDE)
+		for (int j = 0; j < rows; j += SIDE)
+			for (int a = i; a < i + SIDE && a < cols; a++)
+				for (int b = j; b < j + SIDE && b < rows; b++)
+					to[(size_t)a * (size_t)rows + (size_t)b] =
+						from[(size_t)b * (size_t)cols + (size_t)a];
+}

@@ -132,9 +132,10 @@ MODELS = {
 }
 
 
-def build(name):
-    """(module, batch, labels), the same each time."""
+def build(name, batch=None):
+    """(module, batch, labels), the same each time; of so many samples where `batch` says."""
     make, shape, ids, classes, each = MODELS[name]
+    shape = (batch or shape[0], *shape[1:])
     torch.manual_seed(1)
     return (make(), torch.randint(ids, shape) if ids else torch.randn(shape),
             torch.randint(classes, shape if each else shape[:1]))

@@ -511,9 +511,12 @@ def loss(c, op):
 @gen('LSTM', 'GRU', 'RNN')
 def recurrent(c, op):
     t, b, i, h = c.pick(1, 2, 4), c.pick(1, 3), c.pick(1, 2), c.pick(1, 3)
+    wide = 2.0
+    if c.chance(0.25):      # the weights are transposed first (ir/ops/recurrent)
+        (t, b), wide = c.pick((12, 16), (24, 8)), 0.4
     g, dirs = {'LSTM': 4, 'GRU': 3, 'RNN': 1}[op], c.pick('forward', 'reverse', 'bidirectional')
     d, at = 2 if dirs == 'bidirectional' else 1, {'direction': dirs, 'hidden_size': h}
-    xs = [c.param((t, b, i)), c.param((d, g * h, i)), c.param((d, g * h, h)), c.param((d, 2 * g * h)) if c.chance(0.8) else '']
+    xs = [c.param((t, b, i)), c.param((d, g * h, i)), c.param((d, g * h, h), -wide, wide), c.param((d, 2 * g * h)) if c.chance(0.8) else '']
     xs.append(c.const(c.rng.integers(1, t + 1, b).astype('i4')) if c.chance(0.4) else '')
     xs.append(c.param((d, b, h)) if c.chance() else '')
     if op == 'LSTM':

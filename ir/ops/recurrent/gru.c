@@ -104,7 +104,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "HAS_H0", h0 != NULL);
 	hole_int(h, "HAS_DY", back && rec_opt(n, DY));
 	hole_int(h, "HAS_DH", back && rec_opt(n, DH));
-	hole_text(h, "CALL", "$k($=0, $=1, $=2, $=3%s);", rec_args(n, h->arena, 0, back ? BLENS : LENS));
+	rec_call(n, h, "$=0, $=1, $=2, $=3", back ? BLENS : LENS, !back && rec_transposed(&n->in[GX]->type, 3));
 	hole_name(h, "gru%s_%lldx%lldx%lld%s%s%s%s%s%s%s", back ? "_grad" : "", (long long)s.steps, (long long)s.batch,
 		(long long)s.hidden, linear(n) ? "_linear" : "",
 		((const struct recurrent *)n->attr)->reverse ? "_reverse" : "", rb ? "_rb" : "", h0 ? "_h0" : "",
@@ -117,6 +117,8 @@ static Cost cost(const Node *n)
 {
 	return rec_cost(n, rec_sizes(&n->in[n->op == OP_GRUGrad ? BGATES : GX]->type, 3), 3);
 }
+
+static void lib(const Node *n, Lib *l) { rec_lib(n, l, 3); }
 
 const OpDef op_GRU = {
 	.name = "GRU",
@@ -132,6 +134,7 @@ const OpDef op_GRU = {
 	.dgrad = { DENSE, DENSE, DENSE, DENSE },
 	.cost = cost,
 	.holes = holes,
+	.lib = lib,
 	.cpu = { .file = "gru.cpu.c" },
 	.cuda = { .file = "gru.cuda.cu", .products = true },
 };

@@ -6,8 +6,11 @@
 #if !LINEAR
 /* n = tanh(gx + (r h) R') */
 #endif
-static void NAME(T *restrict y, T *restrict h, T *restrict gates, T *restrict hn, const T *restrict gx,
-	const T *restrict r, const T *rb, const T *h0, const int32_t *lens)
+static void NAME(T *restrict y, T *restrict h, T *restrict gates, T *restrict hn,
+#if TRANSPOSED
+	T *restrict rt,
+#endif
+	const T *restrict gx, const T *restrict r, const T *rb, const T *h0, const int32_t *lens)
 {
 #if HAS_H0
 	memcpy(h, h0, sizeof(T) * BATCH * H);
@@ -17,15 +20,26 @@ static void NAME(T *restrict y, T *restrict h, T *restrict gates, T *restrict hn
 #endif
 	(void)rb;
 	(void)lens;
+#if TRANSPOSED
+	pd_transpose(rt, r, 3 * H, H);
+#endif
 	for (int s = 0; s < STEPS; s++) {
 		#include "turn.part.h"
 		T *restrict g = gates + t * BATCH * 3 * H, *restrict q = hn + t * BATCH * H;
 
 		memcpy(g, gx + t * BATCH * 3 * H, sizeof(T) * BATCH * 3 * H);
 #if GEMM
+#if TRANSPOSED
+		pd_gemm(0, 0, BATCH, 2 * H, H, h, H, rt, 3 * H, 1, g, 3 * H);
+#else
 		pd_gemm(0, 1, BATCH, 2 * H, H, h, H, r, H, 1, g, 3 * H);
+#endif
 #if LINEAR
+#if TRANSPOSED
+		pd_gemm(0, 0, BATCH, H, H, h, H, rt + 2 * H, 3 * H, 0, q, H);
+#else
 		pd_gemm(0, 1, BATCH, H, H, h, H, r + 2 * H * H, H, 0, q, H);
+#endif
 #endif
 #else
 		for (int b = 0; b < BATCH; b++)
@@ -67,7 +81,11 @@ static void NAME(T *restrict y, T *restrict h, T *restrict gates, T *restrict hn
 		}
 #if !LINEAR
 #if GEMM
+#if TRANSPOSED
+		pd_gemm(0, 0, BATCH, H, H, q, H, rt + 2 * H, 3 * H, 1, g + 2 * H, 3 * H);
+#else
 		pd_gemm(0, 1, BATCH, H, H, q, H, r + 2 * H * H, H, 1, g + 2 * H, 3 * H);
+#endif
 #else
 		for (int b = 0; b < BATCH; b++)
 			for (int j = 0; j < H; j++)

@@ -87,8 +87,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "HAS_DY", back && rec_opt(n, DY));
 	hole_int(h, "HAS_DH", back && rec_opt(n, DH));
 	hole_int(h, "HAS_DC", back && rec_opt(n, DC));
-	hole_text(h, "CALL", back ? "$k($=0, $=1, $=2, $=3%s%s);" : "$k($=0, $=1, $=2, $=3, $=4%s%s);",
-		back && p ? ", $=4" : "", rec_args(n, h->arena, 0, back ? BLENS : LENS));
+	rec_call(n, h, back && !p ? "$=0, $=1, $=2, $=3" : "$=0, $=1, $=2, $=3, $=4", back ? BLENS : LENS,
+		!back && rec_transposed(&n->in[GX]->type, 4));
 	hole_name(h, "lstm%s_%lldx%lldx%lld%s%s%s%s%s%s%s", back ? "_grad" : "", (long long)s.steps, (long long)s.batch,
 		(long long)s.hidden, ((const struct recurrent *)n->attr)->reverse ? "_reverse" : "", h0 ? "_h0" : "",
 		c0 ? "_c0" : "", p ? "_p" : "", lens ? "_lens" : "",
@@ -102,6 +102,8 @@ static Cost cost(const Node *n)
 {
 	return rec_cost(n, rec_sizes(&n->in[n->op == OP_LSTMGrad ? BGATES : GX]->type, 4), 4);
 }
+
+static void lib(const Node *n, Lib *l) { rec_lib(n, l, 4); }
 
 const OpDef op_LSTM = {
 	.name = "LSTM",
@@ -117,6 +119,7 @@ const OpDef op_LSTM = {
 	.dgrad = { DENSE, DENSE, DENSE, DENSE, DENSE },
 	.cost = cost,
 	.holes = holes,
+	.lib = lib,
 	.cpu = { .file = "lstm.cpu.c" },
 	.cuda = { .file = "lstm.cuda.cu", .products = true },
 };

@@ -1,6 +1,9 @@
 /* An LSTM over all steps of a batch of sequences; gates i o f c:
  *     i, o, f = sigmoid, g = tanh of gx + h R'  (peepholes: + p c, o's with the new c);  c = f c + i g;  h = o tanh(c) */
 static void NAME(T *restrict y, T *restrict h, T *restrict c, T *restrict gates, T *restrict cells,
+#if TRANSPOSED
+	T *restrict rt,
+#endif
 	const T *restrict gx, const T *restrict r, const T *h0, const T *c0, const T *p, const int32_t *lens)
 {
 #if HAS_H0
@@ -17,13 +20,20 @@ static void NAME(T *restrict y, T *restrict h, T *restrict c, T *restrict gates,
 #endif
 	(void)p;
 	(void)lens;
+#if TRANSPOSED
+	pd_transpose(rt, r, 4 * H, H);
+#endif
 	for (int s = 0; s < STEPS; s++) {
 		#include "turn.part.h"
 		T *restrict g = gates + t * BATCH * 4 * H;
 
 		memcpy(g, gx + t * BATCH * 4 * H, sizeof(T) * BATCH * 4 * H);
 #if GEMM
+#if TRANSPOSED
+		pd_gemm(0, 0, BATCH, 4 * H, H, h, H, rt, 4 * H, 1, g, 4 * H);
+#else
 		pd_gemm(0, 1, BATCH, 4 * H, H, h, H, r, H, 1, g, 4 * H);
+#endif
 #else
 		for (int b = 0; b < BATCH; b++)
 			for (int j = 0; j < 4 * H; j++)

@@ -91,6 +91,33 @@ Value *rec_columns(Builder *b, Value *x, int64_t from, int64_t to)
 	return mk(b, OP_Slice, at, NULL, 1, x);
 }
 
+/* Below these the copy costs more than it saves: it pays after 3 to 7 steps of 16 sequences and more, after up to 25 of 8, and
+ * never for 4 (products of 64 to 1024 units, one thread and two). */
+bool rec_transposed(const Type *gx, int gates)
+{
+	enum { LEAST_STEPS = 8, LEAST_BATCH = 8, LEAST_ROWS = 192 };
+	const RecSizes s = rec_sizes(gx, gates);
+
+	return gx->dtype == DT_f32 && s.steps >= LEAST_STEPS && s.batch >= LEAST_BATCH &&
+	       s.steps * s.batch >= LEAST_ROWS;
+}
+
+void rec_lib(const Node *n, Lib *l, int gates)
+{
+	const Type *gx = &n->in[0]->type, *r = &n->in[1]->type;
+
+	*l = (Lib){ .kind = LIB_ROOM, .bytes = rec_transposed(gx, gates) ? type_bytes(r) : 0 };
+}
+
+void rec_call(const Node *n, Holes *h, const char *outs, int last, bool transposed)
+{
+	const char *in = rec_args(n, h->arena, 0, last);
+
+	hole_int(h, "TRANSPOSED", transposed);
+	hole_text(h, "CALL", "$k(%s%s%s);", outs, transposed ? ", (float *)(void *)$scratch" : "", in);
+	hole_text(h, "CUDA_CALL", "$k(%s%s);", outs, in);
+}
+
 void rec_holes(const Node *n, Holes *h, RecSizes s, const Value *lens)
 {
 	const struct recurrent *at = n->attr;

@@ -32,6 +32,14 @@ Value *rec_rows(Builder *b, Value *x);                              /* [T,B,K] -
 Value *rec_product(Builder *b, Value *dg, Value *hprev);            /* dR = dg' hprev over all steps */
 Value *rec_columns(Builder *b, Value *x, int64_t from, int64_t to); /* of a matrix */
 
+/* CPUs: the forward multiplies by R' in every step. A library reads rows of R' faster than its columns: where there are steps
+ * enough, a call writes R' into scratch first. TRANSPOSED says so. The backward multiplies by R as it lies. */
+bool rec_transposed(const Type *gx, int gates);
+/* OpDef.lib: room for R'. */
+void rec_lib(const Node *n, Lib *l, int gates);
+/* The call: `outs`, then operands 0 to last; with TRANSPOSED the scratch between them. */
+void rec_call(const Node *n, Holes *h, const char *outs, int last, bool transposed);
+
 /* Holes that all kernels share: T STEPS BATCH H REVERSE LENS PAR GEMM. */
 void rec_holes(const Node *n, Holes *h, RecSizes s, const Value *lens);
 Cost rec_cost(const Node *n, RecSizes s, int gates);

@@ -75,8 +75,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "HAS_H0", h0 != NULL);
 	hole_int(h, "HAS_DY", back && rec_opt(n, DY));
 	hole_int(h, "HAS_DH", back && rec_opt(n, DH));
-	hole_text(h, "CALL", back ? "$k($=0, $=1, $=2%s);" : "$k($=0, $=1%s);",
-		rec_args(n, h->arena, 0, back ? BLENS : LENS));
+	rec_call(n, h, back ? "$=0, $=1, $=2" : "$=0, $=1", back ? BLENS : LENS,
+		!back && rec_transposed(&n->in[GX]->type, 1));
 	hole_name(h, "rnn%s_%lldx%lldx%lld%s%s%s%s%s%s", back ? "_grad" : "", (long long)s.steps, (long long)s.batch,
 		(long long)s.hidden, relu ? "_relu" : "", at->reverse ? "_reverse" : "", h0 ? "_h0" : "",
 		lens ? "_lens" : "",
@@ -85,6 +85,8 @@ static void holes(const Node *n, Holes *h)
 }
 
 static Cost cost(const Node *n) { return rec_cost(n, rec_sizes(&n->in[n->op == OP_RNNGrad ? BY : GX]->type, 1), 1); }
+
+static void lib(const Node *n, Lib *l) { rec_lib(n, l, 1); }
 
 const OpDef op_RNN = {
 	.name = "RNN",
@@ -100,6 +102,7 @@ const OpDef op_RNN = {
 	.dgrad = { DENSE, DENSE, DENSE },
 	.cost = cost,
 	.holes = holes,
+	.lib = lib,
 	.cpu = { .file = "rnn.cpu.c" },
 	.cuda = { .file = "rnn.cuda.cu", .products = true },
 };

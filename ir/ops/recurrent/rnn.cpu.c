@@ -1,7 +1,10 @@
 #if !BACK
 /* h = tanh or relu of gx + h R', over all steps of a batch of sequences. */
-static void NAME(T *restrict y, T *restrict h, const T *restrict gx, const T *restrict r, const T *h0,
-	const int32_t *lens)
+static void NAME(T *restrict y, T *restrict h,
+#if TRANSPOSED
+	T *restrict rt,
+#endif
+	const T *restrict gx, const T *restrict r, const T *h0, const int32_t *lens)
 {
 #if HAS_H0
 	memcpy(h, h0, sizeof(T) * BATCH * H);
@@ -10,13 +13,20 @@ static void NAME(T *restrict y, T *restrict h, const T *restrict gx, const T *re
 	(void)h0;
 #endif
 	(void)lens;
+#if TRANSPOSED
+	pd_transpose(rt, r, H, H);
+#endif
 	for (int s = 0; s < STEPS; s++) {
 		#include "turn.part.h"
 		T *restrict g = y + t * BATCH * H;
 
 		memcpy(g, gx + t * BATCH * H, sizeof(T) * BATCH * H);
 #if GEMM
+#if TRANSPOSED
+		pd_gemm(0, 0, BATCH, H, H, h, H, rt, H, 1, g, H);
+#else
 		pd_gemm(0, 1, BATCH, H, H, h, H, r, H, 1, g, H);
+#endif
 #else
 		for (int b = 0; b < BATCH; b++)
 			for (int j = 0; j < H; j++)
