@@ -34,7 +34,7 @@ static const char help[] = "usage: pdcc plan-profile FILE --planner auto [option
 			   "  --sequence               its output is divided among them along the sequence\n"
 			   "  --state F                optimizer's state per byte of parameters (0)\n"
 			   "  --zero 0|1|auto          1: replicas divide that state among them (0)\n"
-			   "  --schedule S|auto        whose steps end (1f1b): help Schedule; auto: the fastest,\n"
+			   "  --schedule S|auto        whose steps end (1f1b; help Schedule); auto: fastest,\n"
 			   "                           be it one of several stages on a device\n"
 			   "  --without LAYER, --compress      as for the other planners\n"
 			   "  --evaluate PLAN          only this plan: 2-1-1 (replicas of stages, cut where\n"
