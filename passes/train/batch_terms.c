@@ -4,7 +4,8 @@
  * grows with the batch (a sum over samples: degree 1; divided by a count of them: 0), each microbatch's is multiplied by
  * step / microbatch to that power, and the mean is the whole one's again; of a sum of terms, each by its own. What is made
  * of a sum or mean over the batch in another way (a root, a quotient, the greatest) is that of a microbatch's own samples:
- * the node that makes it is told, for a warning.
+ * the node that makes it is told, for a warning; so is one along whose axis of samples each meets the others (a Softmax or CumSum over
+ * them, their order turned), in losses that pdcc adds too.
  *
  * An axis follows the batch if it is longer in the same graph at another batch. */
 #include <math.h>
@@ -198,6 +199,62 @@ static bool counts_labels(const Node *n)
 	return !dtype_float(n->in[0]->type.dtype) && n->in[1]->kind == VAL_CONST;
 }
 
+/* The axis of v that is longer at the other batch; -1: none. */
+static int samples_axis(const Walk *w, const Value *v)
+{
+	const Value *u = v ? twin(w, v) : NULL;
+
+	for (int i = 0; u && i < v->type.rank; i++)
+		if (v->type.dim[i] != u->type.dim[i])
+			return i;
+	return -1;
+}
+
+/* A Slice of the samples that is neither all of them nor whole views of each (those of SimCLR, one behind the other), nor one in
+ * so many, in their order. */
+static bool cuts_samples(const Walk *w, const Node *n, int axis)
+{
+	const Value *u = twin(w, n->in[0]), *cut = twin(w, n->out[0]);
+	const Ints axes = attr_ints(n, "axes"), steps = attr_ints(n, "steps");
+	const int64_t from = n->in[0]->type.dim[axis], to = n->out[0]->type.dim[axis];
+	int64_t step = 0;
+
+	for (int i = 0; i < (axes.n ? axes.n : n->in[0]->type.rank); i++)
+		if ((axes.n ? axes.v[i] : i) == axis)
+			step = i < steps.n ? steps.v[i] : 1;
+	if (!step || !u || !cut)
+		return false;
+	const int64_t other_from = u->type.dim[axis], other_to = cut->type.dim[axis];
+	if (step < 0)
+		return true;
+	if (to % w->b->m->batch == 0 && other_to % w->other->batch == 0)
+		return false;
+	return to != (from + step - 1) / step || other_to != (other_from + step - 1) / step;
+}
+
+/* n computes along the axis of its samples, so that each meets others. */
+static bool mixes_samples(const Walk *w, const Node *n)
+{
+	const int axis = samples_axis(w, n->in[0]);
+
+	if (axis < 0 || term_of(w, n->in[0]).kind != SAMPLE)
+		return false;
+	const int64_t rank = n->in[0]->type.rank;
+	switch (n->op) {
+	case OP_Softmax:
+	case OP_LogSoftmax:
+	case OP_CumSum:
+	case OP_TopK: return (attr_int(n, "axis") + rank) % rank == axis;
+	case OP_LayerNormalization:
+	case OP_RMSNormalization: return (attr_int(n, "axis") + rank) % rank <= axis;
+	case OP_LSTM:
+	case OP_GRU:
+	case OP_RNN: return axis == 0; /* the sequence */
+	case OP_Slice: return cuts_samples(w, n, axis);
+	default: return false;
+	}
+}
+
 static Term of_node(const Walk *w, const Node *n, const Value *v)
 {
 	const Term t = combined(w, n);
@@ -205,7 +262,7 @@ static Term of_node(const Walk *w, const Node *n, const Value *v)
 	if (t.kind == SAMPLE && !grows(w, v) && counts_labels(n))
 		return (Term){ FIXED, 1 };
 	if (grows(w, v))
-		return (Term){ t.kind < BATCH ? SAMPLE : COUPLED, t.degree };
+		return (Term){ t.kind < BATCH && !mixes_samples(w, n) ? SAMPLE : COUPLED, t.degree };
 	if (t.kind != SAMPLE)
 		return t;
 	const Term over = over_samples(n);

@@ -263,12 +263,21 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 	return !b->failed;
 }
 
+/* What a cross-entropy or squared error is of: each sample's own, or cx->coupled is told. */
+static void of_its_own(Builder *b, Value *v, PassCx *cx)
+{
+	if (cx->rebatched)
+		batch_terms(b, v, cx->rebatched, 1, cx->scratch, cx->coupled);
+}
+
 static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 {
 	Value *v = find_output(b->g, lt->output, cx);
 
 	if (!v)
 		return false;
+	if (lt->kind == LOSS_SOFTMAX_CE || lt->kind == LOSS_MSE)
+		of_its_own(b, v, cx);
 	if (lt->kind == LOSS_SOFTMAX_CE)
 		return add_softmax_ce(b, lt, v, out, cx);
 	if (lt->kind == LOSS_MSE)
@@ -280,7 +289,9 @@ static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 	Value *root = view_root(v);
 	const int64_t step = cx->train ? cx->train->loop.global : 0;
 	*out = (Term){ v, root->def && is_ce(root->def->op) ? root->def : NULL, lt->weight, 0, NULL };
-	if (cx->rebatched && !is_mean_ce(root))
+	if (is_mean_ce(root))
+		of_its_own(b, root->def->in[0], cx);
+	else if (cx->rebatched)
 		out->v = batch_terms(
 			b, v, cx->rebatched, step ? (double)step / (double)b->m->batch : 1, cx->scratch, cx->coupled);
 	return !b->failed;
