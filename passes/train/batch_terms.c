@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 #include "batch_terms.h"
+#include "ir/ops/common/common.h"
 
 typedef enum Kind {
 	FIXED,  /* of no sample, though it may count them */
@@ -31,6 +32,7 @@ typedef struct Walk {
 	Map there;    /* values of `other` by name */
 	Map term;     /* Value -> Term, where it is not FIXED of degree 0 */
 	double ratio; /* samples of a step to those of a microbatch */
+	Map *uneven;  /* labels_uneven; or NULL */
 } Walk;
 
 static Term term_of(const Walk *w, const Value *v)
@@ -165,8 +167,19 @@ static Term combined(const Walk *w, const Node *n)
 	}
 }
 
+void labels_uneven(Map *uneven, const Value *labels, int64_t value)
+{
+	const Value *v = labels;
+
+	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW || v->def->op == OP_Cast || v->def->op == OP_Slice ||
+					      v->def->op == OP_Transpose))
+		v = v->def->in[0];
+	if (uneven && v->kind == VAL_INPUT)
+		map_put(uneven, v->name, arena_dup(uneven->arena, &value, sizeof value));
+}
+
 /* Of samples: a value that does not follow the batch is a sum (degree 1) or a mean over it, or couples them. */
-static Term over_samples(const Node *n)
+static Term over_samples(const Walk *w, const Node *n)
 {
 	switch (n->op) {
 	case OP_ReduceSum:
@@ -177,6 +190,8 @@ static Term over_samples(const Node *n)
 	case OP_NegativeLogLikelihoodLoss:
 		if (!strcmp(attr_str(n, "reduction"), "sum"))
 			return (Term){ BATCH, 1 };
+		if (attr_int(n, "has_ignore"))
+			labels_uneven(w->uneven, n->in[1], attr_int(n, "ignore_index"));
 		/* where classes have weights it is divided by what a microbatch has of them */
 		return (Term){ n->nin > 2 && n->in[2] ? COUPLED : BATCH, 0 };
 	default: return (Term){ COUPLED, 0 };
@@ -185,7 +200,7 @@ static Term over_samples(const Node *n)
 
 /* The sum over labels != ignored: how many count, as a cross-entropy that is a mean counts them. Where none is ignored that is their
  * number; where some are, microbatches have unlike numbers, as those of a cross-entropy beside other terms have. */
-static bool counts_labels(const Node *n)
+static bool counts_labels(const Walk *w, const Node *n)
 {
 	static const OpKind below[] = { OP_Cast, OP_Not, OP_Equal };
 
@@ -196,7 +211,12 @@ static bool counts_labels(const Node *n)
 			return false;
 		n = n->in[0]->def;
 	}
-	return !dtype_float(n->in[0]->type.dtype) && n->in[1]->kind == VAL_CONST;
+	if (dtype_float(n->in[0]->type.dtype) || n->in[1]->kind != VAL_CONST)
+		return false;
+	const Tensor t = const_tensor(n->in[1]);
+	if (t.data && type_numel(&n->in[1]->type) == 1)
+		labels_uneven(w->uneven, n->in[0], elem_i(&t, 0));
+	return true;
 }
 
 /* The axis of v that is longer at the other batch; -1: none. */
@@ -259,13 +279,13 @@ static Term of_node(const Walk *w, const Node *n, const Value *v)
 {
 	const Term t = combined(w, n);
 
-	if (t.kind == SAMPLE && !grows(w, v) && counts_labels(n))
+	if (t.kind == SAMPLE && !grows(w, v) && counts_labels(w, n))
 		return (Term){ FIXED, 1 };
 	if (grows(w, v))
 		return (Term){ t.kind < BATCH && !mixes_samples(w, n) ? SAMPLE : COUPLED, t.degree };
 	if (t.kind != SAMPLE)
 		return t;
-	const Term over = over_samples(n);
+	const Term over = over_samples(w, n);
 	return (Term){ over.kind, over.degree + t.degree };
 }
 
@@ -305,10 +325,11 @@ static const Node *culprit(const Walk *w, const Value *v)
 	return n;
 }
 
-Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Arena *a, const Node **coupled)
+Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Arena *a, const Node **coupled,
+	Map *uneven)
 {
 	Walk w = {
-		.b = b, .other = other, .there = { .arena = a, .by_name = true }, .term = { .arena = a }, .ratio = ratio
+		.b = b, .other = other, .there = { .arena = a, .by_name = true }, .term = { .arena = a }, .ratio = ratio, .uneven = uneven
 	};
 
 	name_all(&w.there, other->graph);

@@ -267,7 +267,7 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 static void of_its_own(Builder *b, Value *v, PassCx *cx)
 {
 	if (cx->rebatched)
-		batch_terms(b, v, cx->rebatched, 1, cx->scratch, cx->coupled);
+		batch_terms(b, v, cx->rebatched, 1, cx->scratch, cx->coupled, NULL);
 }
 
 static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
@@ -293,7 +293,8 @@ static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 		of_its_own(b, root->def->in[0], cx);
 	else if (cx->rebatched)
 		out->v = batch_terms(
-			b, v, cx->rebatched, step ? (double)step / (double)b->m->batch : 1, cx->scratch, cx->coupled);
+			b, v, cx->rebatched, step ? (double)step / (double)b->m->batch : 1, cx->scratch, cx->coupled,
+			cx->uneven);
 	return !b->failed;
 }
 
@@ -407,8 +408,22 @@ static void report(Builder *b, const Term *t, int n, bool hits)
 		}
 }
 
-static void join_terms(Builder *b, Term *t, int n, const Training *train)
+/* Each term keeps its mean over a microbatch: those of labels that do not count, or of class weights, are told. */
+static void each_its_mean(const Term *t, int n, PassCx *cx)
 {
+	for (int i = 0; i < n; i++) {
+		if (!t[i].ce || !mean_reduced(t[i].ce))
+			continue;
+		if (ignored(t[i].ce) != INT64_MIN && cx->uneven)
+			labels_uneven(cx->uneven, t[i].ce->in[1], ignored(t[i].ce));
+		if (t[i].ce->nin > 2 && t[i].ce->in[2] && cx->coupled && !*cx->coupled)
+			*cx->coupled = t[i].ce;
+	}
+}
+
+static void join_terms(Builder *b, Term *t, int n, PassCx *cx)
+{
+	const Training *train = cx->train;
 	const bool sums = sums_share_count(t, n), masked = !samples_may_lack(train) || lack_is_masked(t, n, sums);
 	const Type scalar = type_scalar(t->v->type.dtype);
 	Value *loss = NULL;
@@ -425,6 +440,8 @@ static void join_terms(Builder *b, Term *t, int n, const Training *train)
 		loss = loss ? mk_binary(b, OP_Add, loss, v) : v;
 		mark_labels(&t[i]);
 	}
+	if (!sums)
+		each_its_mean(t, n, cx);
 	b->m->count = sums ? count_value(b, &t[0]) : mk_scalar(b, scalar.dtype, 1);
 	if (!masked) {
 		Value *there = presence(b, loss, -1);
@@ -464,7 +481,7 @@ static bool attach_loss(Module *m, PassCx *cx)
 		if (!add_term(&b, &one, &term[i], cx))
 			return false;
 	}
-	join_terms(&b, term, n, t);
+	join_terms(&b, term, n, cx);
 	return !b.failed;
 }
 

@@ -130,6 +130,7 @@ void batch_look(Compile *c)
 
 	if (c->o->start_from || !c->model || !c->m->graph || one_per_step(t))
 		return;
+	map_init(&c->uneven, c->a, true);
 	c->rebatched = read_at(c, most + 1);
 	c->unseen = !c->rebatched && loss_of_its_own(c->m, t);
 }
