@@ -25,7 +25,7 @@ typedef struct PassCx {
 		rebatched; /* the model as it is read at another batch, for losses of its own (train); NULL: not looked at */
 	const Node **coupled; /* there: what makes a loss that of a microbatch's own samples */
 	Map *uneven; /* labels (names of inputs) -> int64_t of those that do not count, where each microbatch is divided by its own count */
-	const Map *sized;     /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
+	const Map *sized; /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
 } PassCx;
 
 typedef struct Pass {

@@ -33,6 +33,7 @@ typedef struct Walk {
 	Map term;     /* Value -> Term, where it is not FIXED of degree 0 */
 	double ratio; /* samples of a step to those of a microbatch */
 	Map *uneven;  /* labels_uneven; or NULL */
+	bool lenient; /* what couples samples has to be seen: one cut out (a loop over samples, written out) is not */
 } Walk;
 
 static Term term_of(const Walk *w, const Value *v)
@@ -171,8 +172,8 @@ void labels_uneven(Map *uneven, const Value *labels, int64_t value)
 {
 	const Value *v = labels;
 
-	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW || v->def->op == OP_Cast || v->def->op == OP_Slice ||
-					      v->def->op == OP_Transpose))
+	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW || v->def->op == OP_Cast ||
+					      v->def->op == OP_Slice || v->def->op == OP_Transpose))
 		v = v->def->in[0];
 	if (uneven && v->kind == VAL_INPUT)
 		map_put(uneven, v->name, arena_dup(uneven->arena, &value, sizeof value));
@@ -275,6 +276,21 @@ static bool mixes_samples(const Walk *w, const Node *n)
 	}
 }
 
+static bool reduces_samples(const Walk *w, const Node *n)
+{
+	switch (n->op) {
+	case OP_ReduceSum:
+	case OP_ReduceMean:
+	case OP_ReduceMax:
+	case OP_ReduceMin:
+	case OP_ReduceProd:
+	case OP_ReduceL2:
+	case OP_MatMul:
+	case OP_Gemm: return samples_axis(w, n->in[0]) >= 0;
+	default: return false;
+	}
+}
+
 static Term of_node(const Walk *w, const Node *n, const Value *v)
 {
 	const Term t = combined(w, n);
@@ -285,6 +301,10 @@ static Term of_node(const Walk *w, const Node *n, const Value *v)
 		return (Term){ t.kind < BATCH && !mixes_samples(w, n) ? SAMPLE : COUPLED, t.degree };
 	if (t.kind != SAMPLE)
 		return t;
+	if (w->lenient && !twin(w, v))
+		return t;
+	if (w->lenient && !reduces_samples(w, n))
+		return (Term){ FIXED, 0 };
 	const Term over = over_samples(w, n);
 	return (Term){ over.kind, over.degree + t.degree };
 }
@@ -325,13 +345,12 @@ static const Node *culprit(const Walk *w, const Value *v)
 	return n;
 }
 
-Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Arena *a, const Node **coupled,
-	Map *uneven)
+static Walk walked(Builder *b, const Module *other, Arena *a, Map *uneven, bool lenient)
 {
-	Walk w = {
-		.b = b, .other = other, .there = { .arena = a, .by_name = true }, .term = { .arena = a }, .ratio = ratio, .uneven = uneven
-	};
+	Walk w = { .b = b, .other = other, .uneven = uneven, .lenient = lenient, .ratio = 1 };
 
+	map_init(&w.there, a, true);
+	map_init(&w.term, a, false);
 	name_all(&w.there, other->graph);
 	for (int i = 0; i < b->g->nin; i++)
 		if (grows(&w, b->g->in[i]))
@@ -340,7 +359,27 @@ Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Aren
 		for (int i = 0; i < n->nout; i++)
 			if (n->out[i])
 				give(&w, n->out[i], of_node(&w, n, n->out[i]));
-	if (coupled && term_of(&w, v).kind == COUPLED && !*coupled)
-		*coupled = culprit(&w, v);
+	return w;
+}
+
+static void tell(const Walk *w, const Value *v, const Node **coupled)
+{
+	if (coupled && term_of(w, v).kind == COUPLED && !*coupled)
+		*coupled = culprit(w, v);
+}
+
+Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Arena *a, const Node **coupled, Map *uneven)
+{
+	Walk w = walked(b, other, a, uneven, false);
+
+	w.ratio = ratio;
+	tell(&w, v, coupled);
 	return ratio != 1 ? spread(&w, v) : v;
+}
+
+void samples_meet(Builder *b, const Value *v, const Module *other, Arena *a, const Node **coupled)
+{
+	const Walk w = walked(b, other, a, NULL, true);
+
+	tell(&w, v, coupled);
 }

@@ -172,8 +172,8 @@ static void uncounted(Compile *c, const DataInput *x, Uncounted *u, int64_t w, c
 	if (at[0] && u->these != u->first && !u->said) {
 		u->said = true;
 		diag_warn(c->d, FILELOC(x->path), "batch-loss",
-			"sample 0 has %" PRId64 " labels of %" PRId64 ", which do not count, sample %" PRId64 " has %" PRId64
-			": the loss is not of '%s' alone, so each microbatch of %" PRId64
+			"sample 0 has %" PRId64 " labels of %" PRId64 ", which do not count, sample %" PRId64
+			" has %" PRId64 ": the loss is not of '%s' alone, so each microbatch of %" PRId64
 			" is divided by its own count, and the mean of that is trained, which is not that of the %" PRId64
 			" samples of a step; --micro-batch %" PRId64 " --plan 1 (or 1-1) has that",
 			u->first, *u->value, at[0], u->these, x->input, batch, step, step);
