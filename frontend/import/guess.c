@@ -1,9 +1,10 @@
 /* Parameters or constants of the model? (guess.h)
  *
- * An initializer is a constant where its readers or its values say so: it only enters Sin and Cos as frequencies do, its values
- * are a table of sines and cosines, a mask, a symmetric matrix; it normalises an input of the graph; it weighs what the loss sums; an exporter made its name and no
- * layer reads it as its weight; nothing that reads it has a gradient. It is a parameter where a layer reads it as its weight or its name
- * says that it is one. What is left is trained if it has axes, and said (-Wparameters). */
+ * An initializer is a constant where its readers or its values say so: it only enters Sin and Cos as frequencies do,
+ * its values are a table of sines and cosines, a mask, a symmetric matrix; it normalises an input of the graph; it
+ * weighs what the loss sums; an exporter made its name and no layer reads it as its weight; nothing that reads it
+ * has a gradient. It is a parameter where a layer reads it as its weight or its name says that it is one. What is
+ * left is trained if it has axes, and said (-Wparameters). */
 #include <ctype.h>
 #include <fnmatch.h>
 #include <math.h>
@@ -156,8 +157,8 @@ static bool sums_all(const OnnxNode *n)
 	return all && (n->n_input < 2 || !*n->input[1]);
 }
 
-/* The loss is a sum over something linear in it, elements by elements, as in the weights of a loss (pos_weight). Trained, it would
- * only make the loss small. */
+/* The loss is a sum over something linear in it, elements by elements, as in the weights of a loss (pos_weight).
+ * Trained, it would only make the loss small. */
 static bool weighs_loss(Guesser *s, const char *name, int depth)
 {
 	static const char *const linear[] = { "Mul", "Add", "Sub", "Neg", "Cast", "Identity", "Unsqueeze", "Expand",

@@ -1,5 +1,6 @@
-/* What calls of PyTorch's say that their nodes do not: the newer exporter writes each call beside its nodes. A detach() is an
- * Identity, a row of padding is gone, and so are label_smoothing and scale_grad_by_freq, which change what is trained. */
+/* What calls of PyTorch's say that their nodes do not: the newer exporter writes each call beside its nodes. A
+ * detach() is an Identity, a row of padding is gone, and so are label_smoothing and scale_grad_by_freq, which change
+ * what is trained. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static const char *argument(Arena *a, const char *args, int k)
 
 bool torch_detached(Arena *a, const OnnxNode *n) { return arguments(torch_call(a, n), "detach") != NULL; }
 
-/* The name of a detach() that the call reads, and that nothing of the graph is called: an optimized export has it no more. */
+/* The name of a detach() that the call reads, and that nothing of the graph is called: an optimized export has it no
+ * more. */
 static const char *detach_gone(Import *im, const char *call)
 {
 	const char *p = call ? strstr(call, "(args = (") : NULL;
@@ -62,16 +64,17 @@ bool torch_call_kept(Import *im, const OnnxNode *n)
 
 	if (smoothed && strtod(argument(im->a, smoothed, 5), NULL) != 0)
 		return diag_error(im->d, im->b.loc, 219,
-			"cross_entropy was called with label_smoothing=%s, and the node has none: PyTorch's exporter drops it; pdcc.export keeps "
-			"it",
+			"cross_entropy was called with label_smoothing=%s, and the node has none: PyTorch's exporter drops it; "
+			"pdcc.export keeps it",
 			argument(im->a, smoothed, 5));
 	if (looked && !strcmp(argument(im->a, looked, 3), "True"))
 		return diag_error(im->d, im->b.loc, 219,
-			"embedding was called with scale_grad_by_freq=True, which no graph has: its gradients would not be divided; leave it out");
+			"embedding was called with scale_grad_by_freq=True, which no graph has: its gradients would not be "
+			"divided; leave it out");
 	if (gone) {
 		diag_warn(im->d, im->b.loc, "detach",
-			"the call reads '%s', a detach() that is not in the graph: the exporter's optimizer took it out, so gradients run "
-			"through it; export with optimize=False",
+			"the call reads '%s', a detach() that is not in the graph: the exporter's optimizer took it out, so "
+			"gradients run through it; export with optimize=False",
 			gone);
 		im->detach_told = true;
 	}

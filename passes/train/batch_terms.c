@@ -1,11 +1,12 @@
 /* What a loss of the model's own is where a step has several microbatches.
  *
- * The mean of the microbatches' losses is trained. That is the loss of the whole batch where it is a mean over samples. Where it
- * grows with the batch (a sum over samples: degree 1; divided by a count of them: 0), each microbatch's is multiplied by
- * step / microbatch to that power, and the mean is the whole one's again; of a sum of terms, each by its own. What is made
- * of a sum or mean over the batch in another way (a root, a quotient, the greatest) is that of a microbatch's own samples:
- * the node that makes it is told, for a warning; so is one along whose axis of samples each meets the others (a Softmax or CumSum over
- * them, their order turned), in losses that pdcc adds too.
+ * The mean of the microbatches' losses is trained. That is the loss of the whole batch where it is a mean over
+ * samples. Where it grows with the batch (a sum over samples: degree 1; divided by a count of them: 0), each
+ * microbatch's is multiplied by step / microbatch to that power, and the mean is the whole one's again; of a sum of
+ * terms, each by its own. What is made of a sum or mean over the batch in another way (a root, a quotient, the
+ * greatest) is that of a microbatch's own samples: the node that makes it is told, for a warning; so is one along
+ * whose axis of samples each meets the others (a Softmax or CumSum over them, their order turned), in losses that
+ * pdcc adds too.
  *
  * An axis follows the batch if it is longer in the same graph at another batch. */
 #include <math.h>
@@ -231,8 +232,8 @@ static int samples_axis(const Walk *w, const Value *v)
 	return -1;
 }
 
-/* A Slice of the samples that is neither all of them nor whole views of each (those of SimCLR, one behind the other), nor one in
- * so many, in their order. */
+/* A Slice of the samples that is neither all of them nor whole views of each (those of SimCLR, one behind the
+ * other), nor one in so many, in their order. */
 static bool cuts_samples(const Walk *w, const Node *n, int axis)
 {
 	const Value *u = twin(w, n->in[0]), *cut = twin(w, n->out[0]);

@@ -155,7 +155,8 @@ static bool value_fits(Compile *c, const DataInput *x, const Value *v, const int
 		       at[1], w, x->input, v->index_range - 1);
 }
 
-/* Of labels: do samples have unlike numbers of those that do not count? Said where each microbatch is divided by its own count. */
+/* Of labels: do samples have unlike numbers of those that do not count? Said where each microbatch is divided by its
+ * own count. */
 typedef struct Uncounted {
 	const int64_t *value; /* of them; NULL: it does not matter */
 	int64_t first, these; /* in sample 0; in the one that is looked at */

@@ -92,8 +92,8 @@ G(g_pow)
 	}
 }
 
-/* Max, Min: to the operand that is the result, shared among equals, as in torch.maximum. One number is a bound of PyTorch's clamp:
- * what is at it does not pass. */
+/* Max, Min: to the operand that is the result, shared among equals, as in torch.maximum. One number is a bound of
+ * PyTorch's clamp: what is at it does not pass. */
 G(g_max)
 {
 	const OpKind wins = n->op == OP_Max ? OP_Greater : OP_Less;
@@ -219,7 +219,8 @@ G(g_softsign)
 	dx[0] = BIN(Div, dy[0], BIN(Mul, d, d));
 }
 
-/* What is at a bound does not pass, as in PyTorch's clamp, hardtanh and relu6; what does not goes to the bound that is the result. */
+/* What is at a bound does not pass, as in PyTorch's clamp, hardtanh and relu6; what does not goes to the bound that
+ * is the result. */
 G(g_clip)
 {
 	Value *x = n->in[0], *lo = n->in[1], *hi = n->in[2], *zero = K(0);
