@@ -60,6 +60,7 @@ double opt_get(const Optimizer *o, OptSet s)
 	case OPT_BETA1: return 0.9;
 	case OPT_BETA2: return 0.999;
 	case OPT_ALPHA: return 0.99;
+	case OPT_DECAY: return k == OPT_ADAMW ? 0.01 : 0;
 	case OPT_EPS: return k == OPT_ADAGRAD ? 1e-10 : 1e-8;
 	default: return 0;
 	}

@@ -1,9 +1,10 @@
 /* Parameters or constants of the model? (guess.h)
  *
- * An initializer is a constant where its readers or its values say so: it only enters Sin and Cos as frequencies do, its values
- * are a table of sines and cosines, a mask, a symmetric matrix; it normalises an input of the graph; an exporter made its name and no
- * layer reads it as its weight; nothing that reads it has a gradient. It is a parameter where a layer reads it as its weight or its name
- * says that it is one. What is left is trained if it has axes, and said (-Wparameters). */
+ * An initializer is a constant where its readers or its values say so: it only enters Sin and Cos as frequencies do,
+ * its values are a table of sines and cosines, a mask, a symmetric matrix; it normalises an input of the graph; it
+ * weighs what the loss sums; an exporter made its name and no layer reads it as its weight; nothing that reads it
+ * has a gradient. It is a parameter where a layer reads it as its weight or its name says that it is one. What is
+ * left is trained if it has axes, and said (-Wparameters). */
 #include <ctype.h>
 #include <fnmatch.h>
 #include <math.h>
@@ -144,6 +145,39 @@ static unsigned read_as(Guesser *s, const char *name, bool through)
 {
 	map_init(&s->seen, s->a, true);
 	return walk(s, name, through, 0);
+}
+
+/* All of the elements, to one number. */
+static bool sums_all(const OnnxNode *n)
+{
+	bool all = strcmp(n->op_type, "ReduceMean") == 0 || strcmp(n->op_type, "ReduceSum") == 0;
+
+	for (size_t i = 0; i < n->n_attribute; i++)
+		all &= strcmp(n->attribute[i]->name, "axes") != 0;
+	return all && (n->n_input < 2 || !*n->input[1]);
+}
+
+/* The loss is a sum over something linear in it, elements by elements, as in the weights of a loss (pos_weight).
+ * Trained, it would only make the loss small. */
+static bool weighs_loss(Guesser *s, const char *name, int depth)
+{
+	static const char *const linear[] = { "Mul", "Add", "Sub", "Neg", "Cast", "Identity", "Unsqueeze", "Expand",
+		"Reshape", NULL };
+	const Reader *r = map_get(&s->readers, name);
+	bool weighs = r != NULL && depth < 16;
+
+	map_put(&s->seen, name, s);
+	for (; r && weighs; r = r->next) {
+		const OnnxNode *n = r->node;
+
+		if (sums_all(n))
+			continue;
+		const bool two = n->n_input == 2, product = strcmp(n->op_type, "Mul") == 0;
+		weighs = any_word(n->op_type, linear) && n->n_output == 1 &&
+		         !(product && two && map_has(&s->seen, n->input[!r->index])) &&
+		         weighs_loss(s, n->output[0], depth + 1);
+	}
+	return weighs;
 }
 
 /* ---- what its name says ---- */
@@ -308,6 +342,9 @@ static Guess guess(Guesser *s, const char *name, const Tensor *t)
 		return (Guess){ false, s->torch && !name_is_made(name), s->torch && !name_is_made(name), "a scalar" };
 	if (name_is_made(name) && !weight)
 		return constant("a constant of the exporter's, which no layer reads as its weight");
+	map_init(&s->seen, s->a, true);
+	if (s->torch && !weight && strstr(last, "weight") && weighs_loss(s, name, 0))
+		return constant("weights of what the loss sums");
 	Guess g = by_values(s, name, t, readers);
 	if (!g.param || weight || named)
 		return g;

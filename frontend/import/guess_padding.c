@@ -31,7 +31,7 @@ static bool told(const ImportOpt *o, const char *name)
 	return false;
 }
 
-/* How many lookups of a table there are; each gets its row of padding. */
+/* How many lookups of a table there are, of which nothing says a row of padding; each gets it. */
 static int look_up(const Value *table, int64_t row)
 {
 	int hits = 0;
@@ -39,7 +39,7 @@ static int look_up(const Value *table, int64_t row)
 	for (int k = 0; k < table->nuses; k++) {
 		Node *n = table->uses[k].node;
 
-		if (n->op != OP_Gather || table->uses[k].index || attr_int(n, "axis"))
+		if (n->op != OP_Gather || table->uses[k].index || attr_int(n, "axis") || attr_int(n, "padding") >= 0)
 			continue;
 		if (row >= 0)
 			attr_set_int(n, "padding", row);

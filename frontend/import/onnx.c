@@ -6,6 +6,7 @@
 #include "ir/base/buf.h"
 #include "frontend/onnx/onnx_file.h"
 #include "frontend/onnx/torch.h"
+#include "frontend/onnx/torch_calls.h"
 
 /* ---- values by ONNX name ---- */
 
@@ -138,7 +139,7 @@ bool onnx_node(Import *im, const OnnxNode *n, size_t i)
 	for (size_t k = 0; k < n->n_output; k++)
 		if (*n->output[k] && (map_get(&im->env, n->output[k]) || map_get(&im->seq, n->output[k])))
 			return diag_error(im->d, im->b.loc, 204, "output '%s' is defined twice", n->output[k]);
-	if (!canon_node(im, n) || im->b.failed)
+	if (!torch_call_kept(im, n) || !canon_node(im, n) || im->b.failed || !torch_padding(im, n))
 		return false;
 	contract_stop(im, n);
 	rebind_note(im, n);

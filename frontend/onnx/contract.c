@@ -3,6 +3,7 @@
 #include <string.h>
 #include "ir/base/buf.h"
 #include "contract.h"
+#include "torch_calls.h"
 
 typedef struct Reading {
 	Arena *a;
@@ -272,8 +273,11 @@ const char *contract_mode(Arena *a, const Contract *c, const OnnxNode *n)
 
 void contract_stop(Import *im, const OnnxNode *n)
 {
-	for (size_t k = 0; im->contract && k < n->n_output; k++) {
-		Value *v = map_has(&im->contract->stop, n->output[k]) ? map_get(&im->env, n->output[k]) : NULL;
+	const bool detached = torch_detached(im->a, n);
+
+	for (size_t k = 0; (im->contract || detached) && k < n->n_output; k++) {
+		const bool stops = detached || map_has(&im->contract->stop, n->output[k]);
+		Value *v = stops ? map_get(&im->env, n->output[k]) : NULL;
 
 		if (!v || v->kind == VAL_CONST || !dtype_float(v->type.dtype))
 			continue;

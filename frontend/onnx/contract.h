@@ -35,7 +35,7 @@ Role contract_role(const Contract *c, const char *name);
 
 /* The mode of the module whose running statistics a BatchNormalization reads; NULL: not told. */
 const char *contract_mode(Arena *a, const Contract *c, const OnnxNode *n);
-/* Behind a node: outputs at which gradients stop. */
+/* Behind a node: outputs at which gradients stop, as the contract or PyTorch's call (torch_calls.h) says. */
 void contract_stop(Import *im, const OnnxNode *n);
 /* Behind all nodes: rows of padding. */
 bool contract_padding(Import *im);

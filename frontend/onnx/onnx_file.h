@@ -46,6 +46,7 @@ typedef struct Import {
 	int nmerged;
 	bool half;                 /* the model stores half precision */
 	bool by_torch;             /* PyTorch's exporter wrote it */
+	bool detach_told;          /* a detach() that was optimized away is told once (torch_calls.h) */
 	const OnnxGraph *top;      /* the model's graph */
 	Map taken;                 /* every ONNX name, once a branch was inlined */
 	int unrolling;             /* Loops that are being written out around the node */

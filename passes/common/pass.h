@@ -24,6 +24,7 @@ typedef struct PassCx {
 	const Module *
 		rebatched; /* the model as it is read at another batch, for losses of its own (train); NULL: not looked at */
 	const Node **coupled; /* there: what makes a loss that of a microbatch's own samples */
+	Map *uneven;          /* labels_uneven (train): names of inputs -> int64_t of those that do not count */
 	const Map *sized;     /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
 } PassCx;
 

@@ -1,15 +1,18 @@
 /* What a loss of the model's own is where a step has several microbatches.
  *
- * The mean of the microbatches' losses is trained. That is the loss of the whole batch where it is a mean over samples. Where it
- * grows with the batch (a sum over samples: degree 1; divided by a count of them: 0), each microbatch's is multiplied by
- * step / microbatch to that power, and the mean is the whole one's again; of a sum of terms, each by its own. What is made
- * of a sum or mean over the batch in another way (a root, a quotient, the greatest) is that of a microbatch's own samples:
- * the node that makes it is told, for a warning.
+ * The mean of the microbatches' losses is trained. That is the loss of the whole batch where it is a mean over
+ * samples. Where it grows with the batch (a sum over samples: degree 1; divided by a count of them: 0), each
+ * microbatch's is multiplied by step / microbatch to that power, and the mean is the whole one's again; of a sum of
+ * terms, each by its own. What is made of a sum or mean over the batch in another way (a root, a quotient, the
+ * greatest) is that of a microbatch's own samples: the node that makes it is told, for a warning; so is one along
+ * whose axis of samples each meets the others (a Softmax or CumSum over them, their order turned), in losses that
+ * pdcc adds too.
  *
  * An axis follows the batch if it is longer in the same graph at another batch. */
 #include <math.h>
 #include <string.h>
 #include "batch_terms.h"
+#include "ir/ops/common/common.h"
 
 typedef enum Kind {
 	FIXED,  /* of no sample, though it may count them */
@@ -30,6 +33,8 @@ typedef struct Walk {
 	Map there;    /* values of `other` by name */
 	Map term;     /* Value -> Term, where it is not FIXED of degree 0 */
 	double ratio; /* samples of a step to those of a microbatch */
+	Map *uneven;  /* labels_uneven; or NULL */
+	bool lenient; /* what couples samples has to be seen: one cut out (a loop over samples, written out) is not */
 } Walk;
 
 static Term term_of(const Walk *w, const Value *v)
@@ -164,8 +169,19 @@ static Term combined(const Walk *w, const Node *n)
 	}
 }
 
+void labels_uneven(Map *uneven, const Value *labels, int64_t value)
+{
+	const Value *v = labels;
+
+	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW || v->def->op == OP_Cast ||
+					      v->def->op == OP_Slice || v->def->op == OP_Transpose))
+		v = v->def->in[0];
+	if (uneven && v->kind == VAL_INPUT)
+		map_put(uneven, v->name, arena_dup(uneven->arena, &value, sizeof value));
+}
+
 /* Of samples: a value that does not follow the batch is a sum (degree 1) or a mean over it, or couples them. */
-static Term over_samples(const Node *n)
+static Term over_samples(const Walk *w, const Node *n)
 {
 	switch (n->op) {
 	case OP_ReduceSum:
@@ -176,6 +192,8 @@ static Term over_samples(const Node *n)
 	case OP_NegativeLogLikelihoodLoss:
 		if (!strcmp(attr_str(n, "reduction"), "sum"))
 			return (Term){ BATCH, 1 };
+		if (attr_int(n, "has_ignore"))
+			labels_uneven(w->uneven, n->in[1], attr_int(n, "ignore_index"));
 		/* where classes have weights it is divided by what a microbatch has of them */
 		return (Term){ n->nin > 2 && n->in[2] ? COUPLED : BATCH, 0 };
 	default: return (Term){ COUPLED, 0 };
@@ -184,7 +202,7 @@ static Term over_samples(const Node *n)
 
 /* The sum over labels != ignored: how many count, as a cross-entropy that is a mean counts them. Where none is ignored that is their
  * number; where some are, microbatches have unlike numbers, as those of a cross-entropy beside other terms have. */
-static bool counts_labels(const Node *n)
+static bool counts_labels(const Walk *w, const Node *n)
 {
 	static const OpKind below[] = { OP_Cast, OP_Not, OP_Equal };
 
@@ -195,20 +213,100 @@ static bool counts_labels(const Node *n)
 			return false;
 		n = n->in[0]->def;
 	}
-	return !dtype_float(n->in[0]->type.dtype) && n->in[1]->kind == VAL_CONST;
+	if (dtype_float(n->in[0]->type.dtype) || n->in[1]->kind != VAL_CONST)
+		return false;
+	const Tensor t = const_tensor(n->in[1]);
+	if (t.data && type_numel(&n->in[1]->type) == 1)
+		labels_uneven(w->uneven, n->in[0], elem_i(&t, 0));
+	return true;
+}
+
+/* The axis of v that is longer at the other batch; -1: none. */
+static int samples_axis(const Walk *w, const Value *v)
+{
+	const Value *u = v ? twin(w, v) : NULL;
+
+	for (int i = 0; u && i < v->type.rank; i++)
+		if (v->type.dim[i] != u->type.dim[i])
+			return i;
+	return -1;
+}
+
+/* A Slice of the samples that is neither all of them nor whole views of each (those of SimCLR, one behind the
+ * other), nor one in so many, in their order. */
+static bool cuts_samples(const Walk *w, const Node *n, int axis)
+{
+	const Value *u = twin(w, n->in[0]), *cut = twin(w, n->out[0]);
+	const Ints axes = attr_ints(n, "axes"), steps = attr_ints(n, "steps");
+	const int64_t from = n->in[0]->type.dim[axis], to = n->out[0]->type.dim[axis];
+	int64_t step = 0;
+
+	for (int i = 0; i < (axes.n ? axes.n : n->in[0]->type.rank); i++)
+		if ((axes.n ? axes.v[i] : i) == axis)
+			step = i < steps.n ? steps.v[i] : 1;
+	if (!step || !u || !cut)
+		return false;
+	const int64_t other_from = u->type.dim[axis], other_to = cut->type.dim[axis];
+	if (step < 0)
+		return true;
+	if (to % w->b->m->batch == 0 && other_to % w->other->batch == 0)
+		return false;
+	return to != (from + step - 1) / step || other_to != (other_from + step - 1) / step;
+}
+
+/* n computes along the axis of its samples, so that each meets others. */
+static bool mixes_samples(const Walk *w, const Node *n)
+{
+	const int axis = samples_axis(w, n->in[0]);
+
+	if (axis < 0 || term_of(w, n->in[0]).kind != SAMPLE)
+		return false;
+	const int64_t rank = n->in[0]->type.rank;
+	switch (n->op) {
+	case OP_Softmax:
+	case OP_LogSoftmax:
+	case OP_CumSum:
+	case OP_TopK: return (attr_int(n, "axis") + rank) % rank == axis;
+	case OP_LayerNormalization:
+	case OP_RMSNormalization: return (attr_int(n, "axis") + rank) % rank <= axis;
+	case OP_LSTM:
+	case OP_GRU:
+	case OP_RNN: return axis == 0; /* the sequence */
+	case OP_Slice: return cuts_samples(w, n, axis);
+	default: return false;
+	}
+}
+
+static bool reduces_samples(const Walk *w, const Node *n)
+{
+	switch (n->op) {
+	case OP_ReduceSum:
+	case OP_ReduceMean:
+	case OP_ReduceMax:
+	case OP_ReduceMin:
+	case OP_ReduceProd:
+	case OP_ReduceL2:
+	case OP_MatMul:
+	case OP_Gemm: return samples_axis(w, n->in[0]) >= 0;
+	default: return false;
+	}
 }
 
 static Term of_node(const Walk *w, const Node *n, const Value *v)
 {
 	const Term t = combined(w, n);
 
-	if (t.kind == SAMPLE && !grows(w, v) && counts_labels(n))
+	if (t.kind == SAMPLE && !grows(w, v) && counts_labels(w, n))
 		return (Term){ FIXED, 1 };
 	if (grows(w, v))
-		return (Term){ t.kind < BATCH ? SAMPLE : COUPLED, t.degree };
+		return (Term){ t.kind < BATCH && !mixes_samples(w, n) ? SAMPLE : COUPLED, t.degree };
 	if (t.kind != SAMPLE)
 		return t;
-	const Term over = over_samples(n);
+	if (w->lenient && !twin(w, v))
+		return t;
+	if (w->lenient && !reduces_samples(w, n))
+		return (Term){ FIXED, 0 };
+	const Term over = over_samples(w, n);
 	return (Term){ over.kind, over.degree + t.degree };
 }
 
@@ -248,12 +346,12 @@ static const Node *culprit(const Walk *w, const Value *v)
 	return n;
 }
 
-Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Arena *a, const Node **coupled)
+static Walk walked(Builder *b, const Module *other, Arena *a, Map *uneven, bool lenient)
 {
-	Walk w = {
-		.b = b, .other = other, .there = { .arena = a, .by_name = true }, .term = { .arena = a }, .ratio = ratio
-	};
+	Walk w = { .b = b, .other = other, .uneven = uneven, .lenient = lenient, .ratio = 1 };
 
+	map_init(&w.there, a, true);
+	map_init(&w.term, a, false);
 	name_all(&w.there, other->graph);
 	for (int i = 0; i < b->g->nin; i++)
 		if (grows(&w, b->g->in[i]))
@@ -262,7 +360,27 @@ Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Aren
 		for (int i = 0; i < n->nout; i++)
 			if (n->out[i])
 				give(&w, n->out[i], of_node(&w, n, n->out[i]));
-	if (coupled && term_of(&w, v).kind == COUPLED && !*coupled)
-		*coupled = culprit(&w, v);
+	return w;
+}
+
+static void tell(const Walk *w, const Value *v, const Node **coupled)
+{
+	if (coupled && term_of(w, v).kind == COUPLED && !*coupled)
+		*coupled = culprit(w, v);
+}
+
+Value *batch_terms(Builder *b, Value *v, const Module *other, double ratio, Arena *a, const Node **coupled, Map *uneven)
+{
+	Walk w = walked(b, other, a, uneven, false);
+
+	w.ratio = ratio;
+	tell(&w, v, coupled);
 	return ratio != 1 ? spread(&w, v) : v;
+}
+
+void samples_meet(Builder *b, const Value *v, const Module *other, Arena *a, const Node **coupled)
+{
+	const Walk w = walked(b, other, a, NULL, true);
+
+	tell(&w, v, coupled);
 }

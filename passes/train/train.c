@@ -1,4 +1,4 @@
-/* train: what is minimised and what is trained.
+/* train: what is minimised. What is trained: trained.h.
  *
  * Reads Training.model (loss, freeze, trainable, padding, dropout); writes Module.loss and .count, a Report node, and
  * Param.frozen. The unit is the microbatch: the graph's loss becomes a SUM over counted labels, `count` says over how
@@ -8,12 +8,12 @@
  *
  * Several weighted terms share one count when all are cross-entropies over the same labels; else each term keeps its
  * mean over the microbatch and the count is 1. */
-#include <fnmatch.h>
 #include <string.h>
 #include "batch_terms.h"
 #include "evaluate.h"
 #include "passes/common/plan.h"
 #include "train.h"
+#include "trained.h"
 
 typedef struct Term {
 	Value *v; /* scalar */
@@ -263,12 +263,21 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 	return !b->failed;
 }
 
+/* What a cross-entropy or squared error is of: each sample's own, or cx->coupled is told. */
+static void of_its_own(Builder *b, const Value *v, PassCx *cx)
+{
+	if (cx->rebatched)
+		samples_meet(b, v, cx->rebatched, cx->scratch, cx->coupled);
+}
+
 static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 {
 	Value *v = find_output(b->g, lt->output, cx);
 
 	if (!v)
 		return false;
+	if (lt->kind == LOSS_SOFTMAX_CE || lt->kind == LOSS_MSE)
+		of_its_own(b, v, cx);
 	if (lt->kind == LOSS_SOFTMAX_CE)
 		return add_softmax_ce(b, lt, v, out, cx);
 	if (lt->kind == LOSS_MSE)
@@ -280,9 +289,11 @@ static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 	Value *root = view_root(v);
 	const int64_t step = cx->train ? cx->train->loop.global : 0;
 	*out = (Term){ v, root->def && is_ce(root->def->op) ? root->def : NULL, lt->weight, 0, NULL };
-	if (cx->rebatched && !is_mean_ce(root))
-		out->v = batch_terms(
-			b, v, cx->rebatched, step ? (double)step / (double)b->m->batch : 1, cx->scratch, cx->coupled);
+	if (is_mean_ce(root))
+		of_its_own(b, root->def->in[0], cx);
+	else if (cx->rebatched)
+		out->v = batch_terms(b, v, cx->rebatched, step ? (double)step / (double)b->m->batch : 1, cx->scratch,
+			cx->coupled, cx->uneven);
 	return !b->failed;
 }
 
@@ -396,8 +407,22 @@ static void report(Builder *b, const Term *t, int n, bool hits)
 		}
 }
 
-static void join_terms(Builder *b, Term *t, int n, const Training *train)
+/* Each term keeps its mean over a microbatch: those of labels that do not count, or of class weights, are told. */
+static void each_its_mean(const Term *t, int n, PassCx *cx)
 {
+	for (int i = 0; i < n; i++) {
+		if (!t[i].ce || !mean_reduced(t[i].ce))
+			continue;
+		if (ignored(t[i].ce) != INT64_MIN && cx->uneven)
+			labels_uneven(cx->uneven, t[i].ce->in[1], ignored(t[i].ce));
+		if (t[i].ce->nin > 2 && t[i].ce->in[2] && cx->coupled && !*cx->coupled)
+			*cx->coupled = t[i].ce;
+	}
+}
+
+static void join_terms(Builder *b, Term *t, int n, PassCx *cx)
+{
+	const Training *train = cx->train;
 	const bool sums = sums_share_count(t, n), masked = !samples_may_lack(train) || lack_is_masked(t, n, sums);
 	const Type scalar = type_scalar(t->v->type.dtype);
 	Value *loss = NULL;
@@ -414,6 +439,8 @@ static void join_terms(Builder *b, Term *t, int n, const Training *train)
 		loss = loss ? mk_binary(b, OP_Add, loss, v) : v;
 		mark_labels(&t[i]);
 	}
+	if (!sums)
+		each_its_mean(t, n, cx);
 	b->m->count = sums ? count_value(b, &t[0]) : mk_scalar(b, scalar.dtype, 1);
 	if (!masked) {
 		Value *there = presence(b, loss, -1);
@@ -453,92 +480,8 @@ static bool attach_loss(Module *m, PassCx *cx)
 		if (!add_term(&b, &one, &term[i], cx))
 			return false;
 	}
-	join_terms(&b, term, n, t);
+	join_terms(&b, term, n, cx);
 	return !b.failed;
-}
-
-/* ---- what is trained ---- */
-
-static bool glob_matches(const char *glob, const Value *p)
-{
-	return !fnmatch(glob, p->name, 0) || (p->param->onnx_name && !fnmatch(glob, p->param->onnx_name, 0));
-}
-
-static bool any_matches(const char *const *globs, int n, const Value *p)
-{
-	for (int i = 0; i < n; i++)
-		if (glob_matches(globs[i], p))
-			return true;
-	return false;
-}
-
-static bool globs_match_something(const Module *m, const char *key, const char *const *globs, int n, PassCx *cx)
-{
-	bool ok = true;
-
-	for (int i = 0; i < n; i++) {
-		int hits = 0;
-		for (int j = 0; j < m->nparam; j++)
-			hits += glob_matches(globs[i], m->param[j]);
-		if (!hits)
-			ok = diag_error(cx->d, FILELOC(m->file), 313,
-				"%s: no parameter matches '%s'; there are %s%s (pdcc inspect lists them)", key,
-				globs[i], m->nparam ? m->param[0]->name : "none", m->nparam > 1 ? " ..." : "");
-	}
-	return ok;
-}
-
-/* Sets mark on every value through which the gradient of the loss runs. */
-static void mark_paths(Module *m)
-{
-	m->loss->mark = 1;
-	for (Node *n = m->graph->last; n; n = n->prev) {
-		bool hit = false;
-		for (int i = 0; i < n->nout; i++)
-			hit |= n->out[i] && n->out[i]->mark;
-		for (int i = 0; hit && i < n->nin; i++)
-			if (n->in[i] && grad_flows(n, i))
-				n->in[i]->mark = 1;
-	}
-}
-
-static void clear_marks(Module *m)
-{
-	for (Node *n = m->graph->first; n; n = n->next) {
-		for (int i = 0; i < n->nin; i++)
-			if (n->in[i])
-				n->in[i]->mark = 0;
-		for (int i = 0; i < n->nout; i++)
-			if (n->out[i])
-				n->out[i]->mark = 0;
-	}
-	m->loss->mark = 0;
-}
-
-static bool choose_trained(Module *m, PassCx *cx)
-{
-	const Training *t = cx->train;
-	int trained = 0;
-
-	if (t && (!globs_match_something(m, "freeze", t->model.freeze, t->model.nfreeze, cx) ||
-			 !globs_match_something(m, "trainable", t->model.trainable, t->model.ntrainable, cx)))
-		return false;
-	mark_paths(m);
-	for (int i = 0; i < m->nparam; i++) {
-		Value *v = m->param[i];
-		Param *p = v->param;
-		p->frozen |= p->kind != PARAM_WEIGHT || !dtype_float(v->type.dtype) || !v->mark;
-		if (t && any_matches(t->model.freeze, t->model.nfreeze, v))
-			p->frozen = true;
-		if (t && t->model.ntrainable && !any_matches(t->model.trainable, t->model.ntrainable, v))
-			p->frozen = true;
-		trained += !p->frozen;
-	}
-	clear_marks(m);
-	if (!trained)
-		return diag_error(cx->d, FILELOC(m->file), 313,
-			"nothing to train: no float parameter has a differentiable path to the loss and is not frozen");
-	return true;
 }
 
 /* ---- switches of the forward graph ---- */
@@ -566,27 +509,6 @@ static void seed_random(Graph *g, uint64_t seed, int64_t batch)
 		if (t && t->rank && batch > 0 && t->dim[0] > batch && t->dim[0] % batch == 0)
 			attr_set_int(n, "rows", t->dim[0] / batch);
 	}
-}
-
-/* What torch's Embedding(padding_idx) does and no ONNX file tells: looking up that row gives it no gradient. */
-static bool set_padding(Module *m, const Training *t, PassCx *cx)
-{
-	for (int i = 0; t && i < t->model.npadding; i++) {
-		int hits = 0;
-		for (Node *n = m->graph->first; n; n = n->next) {
-			if (n->op != OP_Gather || n->in[0]->kind != VAL_PARAM ||
-				!glob_matches(t->model.padding[i].name, n->in[0]))
-				continue;
-			attr_set_int(n, "padding", t->model.padding[i].value);
-			if (!optab[OP_Gather]->shape(n, cx->d))
-				return false;
-			hits++;
-		}
-		if (!hits)
-			return diag_error(cx->d, FILELOC(m->file), 313,
-				"padding_idx: no Gather reads a parameter that matches '%s'", t->model.padding[i].name);
-	}
-	return true;
 }
 
 bool pass_train(Module *m, PassCx *cx)

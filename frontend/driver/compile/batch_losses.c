@@ -1,13 +1,14 @@
 /* Losses that are of a batch, where a step has several microbatches.
  *
- * Of a loss of the model's own it is looked at how it follows the batch (passes/train/batch_terms.h): the model is read at another
- * batch too, and what is neither a sum nor a mean over samples is said.
+ * Of a loss of the model's own it is looked at how it follows the batch (passes/train/batch_terms.h): the model is
+ * read at another batch too, and what is neither a sum nor a mean over samples is said. So is a model under a loss
+ * that pdcc adds that does not compute each sample by itself.
  *
- * Over pairs of samples (CLIP, SimCLR): a value with two axes that grow with the batch, samples by samples. Where a step
- * has several microbatches, each sees the pairs of its own samples alone, and what is trained is another loss than the one
- * of the whole batch: that is said. The axes are those that differ when the model is read at another batch; of a model that can
- * be had at no other (CLIP's labels 0, 1, ... are often a constant) a product of two values that is [batch, batch] counts, and
- * one of a value with itself that is a multiple of that. */
+ * Over pairs of samples (CLIP, SimCLR): a value with two axes that grow with the batch, samples by samples. Where a
+ * step has several microbatches, each sees the pairs of its own samples alone, and what is trained is another loss
+ * than the one of the whole batch: that is said. The axes are those that differ when the model is read at another
+ * batch; of a model that can be had at no other (CLIP's labels 0, 1, ... are often a constant) a product of two
+ * values that is [batch, batch] counts, and one of a value with itself that is a multiple of that. */
 #include <string.h>
 #include "global_batch.h"
 #include "passes/schedule/schedule.h"
@@ -127,10 +128,11 @@ void batch_look(Compile *c)
 	const int64_t most =
 		t->loop.global ? t->loop.global : c->m->batch * (t->loop.microbatches ? t->loop.microbatches : 1);
 
-	if (c->o->start_from || !c->model || !c->m->graph || one_per_step(t) || !loss_of_its_own(c->m, t))
+	if (c->o->start_from || !c->model || !c->m->graph || one_per_step(t))
 		return;
+	map_init(&c->uneven, c->a, true);
 	c->rebatched = read_at(c, most + 1);
-	c->unseen = !c->rebatched;
+	c->unseen = !c->rebatched && loss_of_its_own(c->m, t);
 }
 
 void batch_warn(Compile *c)
@@ -142,8 +144,8 @@ void batch_warn(Compile *c)
 		return;
 	if (n)
 		diag_warn(c->d, n->loc, "batch-loss",
-			"'%s' is made of sums or means over the samples of a microbatch, %lld: the mean of such losses is trained, "
-			"which is not that of the %lld samples of a step; --micro-batch %lld --plan 1 (or 1-1) has that",
+			"'%s' is made of the samples of a microbatch together, %lld: the mean of such losses is trained, which is "
+			"not that of the %lld samples of a step; --micro-batch %lld --plan 1 (or 1-1) has that",
 			n->out[0]->name, (long long)batch, (long long)step, (long long)step);
 	else if (c->unseen)
 		diag_warn(c->d, FILELOC(c->m->file), "batch-loss",

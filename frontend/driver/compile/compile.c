@@ -251,6 +251,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.memory_scale = c->memory_scale,
 		.rebatched = c->rebatched,
 		.coupled = &c->coupled,
+		.uneven = c->uneven.arena ? &c->uneven : NULL,
 		.sized = c->sized,
 		.quick = c->quick };
 	PassOpt po = { .dump_dir = dump,

@@ -27,6 +27,7 @@ typedef struct Compile {
 	const Map *sized;              /* PassCx.sized */
 	const Module *rebatched;       /* PassCx.rebatched */
 	const Node *coupled;           /* PassCx.coupled */
+	Map uneven;                    /* PassCx.uneven */
 	bool unseen;                   /* its loss is one of its own, and it can be read at no other batch */
 	bool micro_open;               /* nobody says the size of a microbatch */
 	const char *pipe_sgd;          /* what --pipe-sgd auto came to, but for "%s": how many sums; NULL: nothing */

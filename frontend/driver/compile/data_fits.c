@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "data_content.h"
+#include "global_batch.h"
 #include "ir/settings.h"
 #include "runtime/data/files.h"
 
@@ -154,23 +155,58 @@ static bool value_fits(Compile *c, const DataInput *x, const Value *v, const int
 		       at[1], w, x->input, v->index_range - 1);
 }
 
+/* Of labels: do samples have unlike numbers of those that do not count? Said where each microbatch is divided by its
+ * own count. */
+typedef struct Uncounted {
+	const int64_t *value; /* of them; NULL: it does not matter */
+	int64_t first, these; /* in sample 0; in the one that is looked at */
+	bool said;
+} Uncounted;
+
+static void uncounted(Compile *c, const DataInput *x, Uncounted *u, int64_t w, const int64_t at[2], int64_t each)
+{
+	const int64_t batch = c->m->batch, step = batch_of_step(c);
+
+	u->these += w == *u->value;
+	if (at[1] < each - 1)
+		return;
+	if (at[0] && u->these != u->first && !u->said) {
+		u->said = true;
+		diag_warn(c->d, FILELOC(x->path), "batch-loss",
+			"sample 0 has %" PRId64 " labels of %" PRId64 ", which do not count, sample %" PRId64
+			" has %" PRId64 ": the loss is not of '%s' alone, so each microbatch of %" PRId64
+			" is divided by its own count, and the mean of that is trained, which is not that of the %" PRId64
+			" samples of a step; --micro-batch %" PRId64 " --plan 1 (or 1-1) has that",
+			u->first, *u->value, at[0], u->these, x->input, batch, step, step);
+	}
+	u->first = at[0] ? u->first : u->these;
+	u->these = 0;
+}
+
 /* The numbers of the n samples of a file of at most 64 MiB. */
 static bool values_fit(Compile *c, const DataInput *x, const Value *v, const file_array *f, int64_t n)
 {
 	enum { BLOCK = 1024 };
 	static union number block[BLOCK];
 	const bool real = dtype_float(v->type.dtype);
+	const bool parts = c->m->microbatches > 1 && c->m->batch < batch_of_step(c);
 	const int64_t each = sample_of(v, c->m->batch).elements, all = n * each;
+	Uncounted u = { parts && !real && c->uneven.arena ? map_get(&c->uneven, v->name) : NULL, 0, 0, false };
 
-	if (f->size > (size_t)64 << 20 || (real ? whole(f->dtype) || tests_for_nan(c) : v->index_range < 1))
+	if (f->size > (size_t)64 << 20 || (real ? whole(f->dtype) || tests_for_nan(c) : v->index_range < 1 && !u.value))
 		return true;
 	for (int64_t first = 0; first < all; first += BLOCK) {
 		const int64_t count = all - first < BLOCK ? all - first : BLOCK;
 
 		file_values(f, (size_t)first, (size_t)count, real ? PD_F64 : PD_I64, block);
-		for (int64_t i = 0; i < count; i++)
-			if (!value_fits(c, x, v, (int64_t[]){ (first + i) / each, (first + i) % each }, block[i]))
+		for (int64_t i = 0; i < count; i++) {
+			const int64_t at[2] = { (first + i) / each, (first + i) % each };
+
+			if ((real || v->index_range) && !value_fits(c, x, v, at, block[i]))
 				return false;
+			if (u.value)
+				uncounted(c, x, &u, block[i].whole, at, each);
+		}
 	}
 	return true;
 }

@@ -16,6 +16,7 @@
 #include "global_batch.h"
 #include "probe.h"
 #include "passes/schedule/schedule.h"
+#include "passes/train/batch_terms.h"
 
 static int64_t gcd(int64_t x, int64_t y) { return y ? gcd(y, x % y) : x; }
 
@@ -188,7 +189,7 @@ static bool plan_and_split(Compile *c, const char *dump)
 		return false;
 	if (micro_is_open(c) && !micro_choose(c))
 		return false;
-	if (c->rebatched && !c->o->t.loop.global && !find_replicas(c, &replicas, &n))
+	if (c->rebatched && loss_of_its_own(c->m, &c->o->t) && !c->o->t.loop.global && !find_replicas(c, &replicas, &n))
 		return false; /* losses that add up have to know a step's samples */
 	if (c->o->start_from || how == SPLIT_ROUND_ROBIN)
 		return compile_fit(c, dump);

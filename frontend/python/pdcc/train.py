@@ -23,8 +23,8 @@ def optimizer_flags(o, module):
     held, own = {id(p) for p in g['params']}, dict(module.named_parameters())
     need(held <= {id(p) for p in own.values()}, 'the optimizer holds parameters that are none of the module')
     kind = 'adamw' if g.get('decoupled_weight_decay') else 'momentum' if g.get('momentum') and kind == 'sgd' else kind
-    said = [f'{k}={float(g[k])!r}' for k in ('lr', 'eps', 'alpha') if k in g] + [
-        f'{k}={float(g[k])!r}' for k in ('momentum', 'weight_decay', 'lr_decay') if g.get(k)] + [
+    said = [f'{k}={float(g[k])!r}' for k in ('lr', 'eps', 'alpha', 'weight_decay') if k in g] + [
+        f'{k}={float(g[k])!r}' for k in ('momentum', 'lr_decay') if g.get(k)] + [
         f'beta{i + 1}={float(b)!r}' for i, b in enumerate(g.get('betas', ()))]
     left = [n for n, p in own.items() if p.requires_grad and id(p) not in held]
     return ['--optimizer', f'{kind}:{",".join(said)}', *(w for n in left for w in ('--freeze', n))]

@@ -75,6 +75,10 @@ G(g_pow)
 
 	if (c.data && type_numel(&e->type) == 1) {
 		const double k = elem_f(&c, 0);
+		if (k == 0) { /* else 0 * x^-1 */
+			TO(0, BIN(Mul, dy[0], K(0)));
+			return;
+		}
 		em1 = mk_scalar(b, x->type.dtype, k - 1);
 		TO(0, BIN(Mul, BIN(Mul, dy[0], BIN(Pow, x, em1)), mk_scalar(b, x->type.dtype, k)));
 		return;
@@ -88,11 +92,11 @@ G(g_pow)
 	}
 }
 
-/* Max, Min: to the operand that is the result, shared among equals. Against a constant the other takes all of it, as
- * PyTorch's clamp does. */
+/* Max, Min: to the operand that is the result, shared among equals, as in torch.maximum. One number is a bound of
+ * PyTorch's clamp: what is at it does not pass. */
 G(g_max)
 {
-	const OpKind wins = n->op == OP_Max ? OP_GreaterOrEqual : OP_LessOrEqual;
+	const OpKind wins = n->op == OP_Max ? OP_Greater : OP_Less;
 	Value **hits = NEWN(b->m->arena, Value *, n->nin), *count = NULL;
 
 	if (n->nin == 1) {
@@ -100,7 +104,7 @@ G(g_max)
 		return;
 	}
 	for (int i = 0; n->nin == 2 && i < 2; i++)
-		if (n->in[1 - i]->kind == VAL_CONST) {
+		if (n->in[1 - i]->kind == VAL_CONST && type_numel(&n->in[1 - i]->type) == 1) {
 			Value *c = mk_binary(b, wins, n->in[i], n->in[1 - i]);
 			TO(i, mk(b, OP_Where, NULL, NULL, 3, c, dy[0], K(0)));
 			return;
@@ -158,7 +162,7 @@ G(g_prelu)
 	TO(1, BIN(Mul, dy[0], BIN(Min, x, K(0))));
 }
 
-/* dy k below zero, dy above */
+/* dy k up to zero, dy above, as PyTorch has it at a bend */
 static Value *bent(Builder *b, Value *dy, Value *x, Value *k) { return mk(b, OP_PReluGrad, NULL, NULL, 3, dy, x, k); }
 
 /* Below zero dy/dx = alpha e^x = y + alpha. */
@@ -179,7 +183,7 @@ G(g_selu)
 
 	if (positive(alpha) && positive(gamma)) {
 		Value *below = BIN(Add, y, BIN(Mul, alpha, gamma));
-		TO(0, BIN(Mul, dy[0], mk(b, OP_Where, NULL, NULL, 3, BIN(Less, y, K(0)), below, gamma)));
+		TO(0, BIN(Mul, dy[0], mk(b, OP_Where, NULL, NULL, 3, BIN(LessOrEqual, y, K(0)), below, gamma)));
 	} else {
 		TO(0, bent(b, BIN(Mul, dy[0], gamma), x, BIN(Mul, alpha, UN(Exp, BIN(Min, x, K(0))))));
 	}
@@ -215,12 +219,13 @@ G(g_softsign)
 	dx[0] = BIN(Div, dy[0], BIN(Mul, d, d));
 }
 
-/* The bounds belong to what passes, as in PyTorch's clamp; what does not pass goes to the bound that is the result. */
+/* What is at a bound does not pass, as in PyTorch's clamp, hardtanh and relu6; what does not goes to the bound that
+ * is the result. */
 G(g_clip)
 {
 	Value *x = n->in[0], *lo = n->in[1], *hi = n->in[2], *zero = K(0);
-	Value *above = BIN(Greater, x, hi), *crossed = BIN(Greater, lo, hi);
-	Value *to_hi = BIN(Or, above, crossed), *to_lo = BIN(Less, x, lo);
+	Value *above = BIN(GreaterOrEqual, x, hi), *crossed = BIN(Greater, lo, hi);
+	Value *to_hi = BIN(Or, above, crossed), *to_lo = BIN(LessOrEqual, x, lo);
 	Value *rest = mk(b, OP_Where, NULL, NULL, 3, to_hi, zero, dy[0]);
 
 	TO(0, mk(b, OP_Where, NULL, NULL, 3, to_lo, zero, rest));

@@ -136,9 +136,9 @@ void update(void)
 
 	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
 	pd_gradient(0, G->w1);
-	adamw(P->w1, S->w1_m, S->w1_v, G->w1, n_2, 30);          /* @w1 */
+	adamw_decay(P->w1, S->w1_m, S->w1_v, G->w1, n_2, 30);    /* @w1 */
 	pd_gradient(1, G->b1);
-	adamw(P->b1, S->b1_m, S->b1_v, G->b1, n_2, 5);           /* @b1 */
+	adamw_decay(P->b1, S->b1_m, S->b1_v, G->b1, n_2, 5);     /* @b1 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

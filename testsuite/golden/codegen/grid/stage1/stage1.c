@@ -154,9 +154,9 @@ void update(void)
 
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	pd_gradient(0, G->w2);
-	adamw(P->w2, S->w2_m, S->w2_v, G->w2, n_1, 15);          /* @w2 */
+	adamw_decay(P->w2, S->w2_m, S->w2_v, G->w2, n_1, 15);    /* @w2 */
 	pd_gradient(1, G->b2);
-	adamw(P->b2, S->b2_m, S->b2_v, G->b2, n_1, 3);           /* @b2 */
+	adamw_decay(P->b2, S->b2_m, S->b2_v, G->b2, n_1, 3);     /* @b2 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)
