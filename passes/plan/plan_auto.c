@@ -2,7 +2,6 @@
  * stage per device on the plan that was found; those of several on their own best plan, where no plan was asked for), and
  * that fit into memory by the planning model. A later one must be faster by a hundredth. */
 #include <math.h>
-#include <string.h>
 #include "ir/base/human.h"
 #include "plan_search.h"
 #include "passes/schedule/sched.h"
@@ -118,11 +117,7 @@ const Trial *choose_schedule(
 	p->schedule = p->played = c.chosen;
 	if (c.best != base)
 		return c.best;
-	Trial *own = trial_new(s->a, base->n, base->ndevice, base->by);
-	memcpy(own->end, base->end, sizeof *base->end * (size_t)base->n);
-	memcpy(own->replicas, base->replicas, sizeof *base->replicas * (size_t)base->n);
-	memcpy(own->device, base->device, sizeof *base->device * (size_t)base->ndevice);
-	own->micro = base->micro;
+	Trial *own = trial_copy(s->a, base);
 	trial_judge(p, own);
 	trial_play(p, own);
 	return own;

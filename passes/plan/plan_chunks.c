@@ -181,12 +181,7 @@ static void all_cuts(Chunks *c, Trial *t, int s, int from)
 	t->end[s] = c->p->place[places - 1];
 	if (s + 1 < n || !state_before(c->p->st, t->end[s - 1], t->end[s]) || !plan_keeps_pins(c->p, t, NULL))
 		return;
-	Trial *x = trial_new(c->s->a, n, t->ndevice, t->by);
-	memcpy(x->end, t->end, sizeof *t->end * (size_t)n);
-	memcpy(x->replicas, t->replicas, sizeof *t->replicas * (size_t)n);
-	memcpy(x->device, t->device, sizeof *t->device * (size_t)t->ndevice);
-	x->micro = t->micro;
-	keep(c, x);
+	keep(c, trial_copy(c->s->a, t));
 }
 
 /* How many there are. */
@@ -228,8 +223,7 @@ static bool propose(Chunks *c, int n, int replicas, Diag *d)
 		return true;
 	}
 	keep(c, t);
-	Trial *even = new_trial(c, n, replicas, &at);
-	memcpy(even->end, t->end, sizeof *t->end * (size_t)n);
+	Trial *even = trial_copy(c->s->a, t);
 	if (at.ngroup < n && balance(c->p, even, &at) && plan_keeps_pins(c->p, even, NULL))
 		keep(c, even);
 	return true;

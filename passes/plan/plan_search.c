@@ -120,7 +120,7 @@ double search_effort(const PlanModel *p, const Trial *t)
 	return n + t->sums;
 }
 
-static Trial *copy(Arena *a, const Trial *t)
+Trial *trial_copy(Arena *a, const Trial *t)
 {
 	Trial *x = trial_new(a, t->n, t->ndevice, t->by);
 
@@ -178,7 +178,7 @@ void search_play(PlanSearch *s)
 /* On the devices that it says. */
 static Trial *try_there(PlanSearch *s, const Trial *t)
 {
-	Trial *x = copy(s->a, t);
+	Trial *x = trial_copy(s->a, t);
 	sort_devices(x);
 	const char *key = key_of(s->a, x);
 	Trial *known = map_get(&s->seen, key);

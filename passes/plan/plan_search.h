@@ -40,6 +40,7 @@ const Trial *choose_schedule(
 void search_start(PlanSearch *s, Arena *a, const PlanModel *p);
 /* For a first look: a tenth of the budget, fewer proposals. */
 void search_lightly(PlanSearch *s);
+Trial *trial_copy(Arena *a, const Trial *t); /* without what it came to */
 /* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */
 Trial *search_try(PlanSearch *s, const Trial *t);
 /* Plays what was judged before. */
