@@ -6,7 +6,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/samples/deps.sh"
 
 need $BUILD_PACKAGES ccache clang-19 clang-format-19 dpkg-dev file g++ iproute2 libclang-19-dev libclang-rt-19-dev libcmocka-dev libonnx-testdata \
-	python3 python3-numpy python3-onnx python3-venv python3-yaml patch valgrind dataset-fashion-mnist || exit 1
+	python3 python3-numpy python3-onnx python3-venv python3-yaml patch valgrind xz-utils dataset-fashion-mnist || exit 1
 
 # What Debian lacks, from PyPI, into a Python environment of its own (lib/pypi.py); without a network the checks that want it
 # say that they were not made.
