@@ -152,20 +152,20 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	return t;
 }
 
-/* For a schedule of several stages on a device; NULL after E0404, E0473. */
+/* For a schedule of several stages on a device; NULL after E0404, E0473, E0510, E0512. */
 static const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedule)
 {
 	const char *name = schedule_str(g->cx->scratch, schedule);
 	const int chunks = schedule_chunks(schedule);
-	bool left_out;
-	const Trial *best = equal_plan(s, schedule, INFINITY, &left_out, g->cx->d);
+	NoPlan why;
+	const Trial *best = equal_plan(s, schedule, INFINITY, &why, g->cx->d);
 
-	if (!best && left_out)
+	if (!best && why == NO_LEAVE)
 		diag_error(g->cx->d, FILELOC(g->m->file), 473,
 			"--max-stages, --no-pipeline and --no-dp leave no plan for schedule %s, which has "
 			"%d or more stages on every device",
 			name, chunks);
-	else if (!best)
+	else if (!best && why == NO_PLACES)
 		diag_error(g->cx->d, FILELOC(g->m->file), 404,
 			"schedule %s needs %d stages; the model has only %d nodes to cut "
 			"behind",

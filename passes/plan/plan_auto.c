@@ -84,14 +84,14 @@ static void try_schedule(Choice *c, ScheduleSpec spec)
 	const bool own = schedule_chunks(spec) == 1;
 	Diag silent = { .out = stderr, .errors = 1, .scratch = c->s->a };
 	Come x = { own ? c->base : NULL, INFINITY, INFINITY };
-	bool left_out;
+	NoPlan why;
 
 	c->p->schedule = c->p->played = spec;
 	come(c, &x, x.t);
 	if (!c->asked && own && schedule_splits(spec))
 		come(c, &x, first_look(c, &silent));
 	if (!c->asked && (!own || schedule_splits(spec)))
-		come(c, &x, equal_plan(c->s, spec, fmin(x.score, 0.99 * c->least), &left_out, &silent));
+		come(c, &x, equal_plan(c->s, spec, fmin(x.score, 0.99 * c->least), &why, &silent));
 	if (c->explain && x.t)
 		buf_printf(c->explain, isfinite(x.score) ? "schedule %s: step %s\n" : "schedule %s: does not fit\n",
 			schedule_str(c->s->a, spec), time_text(c->s->a, x.step));

@@ -216,7 +216,7 @@ static bool propose(Chunks *c, int n, int replicas, Diag *d)
 	if (!plan_place(c->s->a, c->schedule, n, all, &at, d))
 		return false;
 	t = new_trial(c, n, replicas, &at);
-	if (t->micro < replicas || hopeless(c, t, &at) || !isfinite(cut_best(c->s, t)))
+	if (hopeless(c, t, &at) || !isfinite(cut_best(c->s, t)))
 		return true;
 	if (at.ngroup < n && cuts(c, n) <= FEW_CUTS) {
 		all_cuts(c, t, 0, 0);
@@ -245,8 +245,10 @@ static int per_host(const Cluster *c)
 static int counts(const Chunks *c, int most, int of[3])
 {
 	const int host = per_host(c->p->c);
-	int n = 0, even = most;
+	int n = 0;
 
+	most = c->p->global && c->p->global < most ? (int)c->p->global : most;
+	int even = most;
 	if (most < 4 * host || most % host == 0)
 		of[n++] = most;
 	if (most > host && most % host)
@@ -288,11 +290,13 @@ static int by_guess(const void *x, const void *y)
 	return a->of != b->of ? (a->of > b->of) - (a->of < b->of) : trial_better(b->t, a->t) - trial_better(a->t, b->t);
 }
 
-static void play_all(Chunks *c)
+/* Gives a plan that the schedule cannot have, where there is one among those that were to be played. */
+static const Trial *play_all(Chunks *c)
 {
 	const double most = c->s->budget / 6;
 	Diag silent = { .out = stderr, .errors = 1, .scratch = c->s->a };
 	Guess *all = NEWN(c->s->a, Guess, c->n);
+	const Trial *refused = NULL;
 	double work = 0;
 
 	for (int i = 0; i < c->n; i++)
@@ -303,22 +307,26 @@ static void play_all(Chunks *c)
 		Trial *t = all[i].t;
 		const double least = c->best && c->best->over <= 1 ? fmin(c->least, c->best->score) : c->least;
 		const bool fits = t->over <= 1, worse = c->best && c->best->over <= t->over && !fits;
-		if (worse || (fits && t->bound / (double)t->micro >= least) || (c->best && work >= most) ||
-			!trial_possible(c->p, t, &silent))
+		if (worse || (fits && t->bound / (double)t->micro >= least) || (c->best && work >= most))
 			continue;
+		if (!trial_possible(c->p, t, &silent)) {
+			refused = refused ? refused : t;
+			continue;
+		}
 		trial_play(c->p, t);
 		work += search_effort(c->p, t);
 		c->s->played++;
 		c->best = trial_better(t, c->best) ? t : c->best;
 	}
+	return refused;
 }
 
-const Trial *equal_plan(PlanSearch *s, ScheduleSpec schedule, double least, bool *left_out, Diag *d)
+const Trial *equal_plan(PlanSearch *s, ScheduleSpec schedule, double least, NoPlan *why, Diag *d)
 {
 	const int chunks = schedule_chunks(schedule), ndev = s->p->c->ndevice;
 	Chunks c = { .s = s, .p = s->p, .schedule = schedule, .least = least };
 
-	*left_out = false;
+	*why = NO_PLACES;
 	s->cut_budget = INFINITY;
 	for (int n = chunks; n <= ndev * chunks && n <= s->p->nplace; n += chunks) {
 		int of[3], *replicas = NEWN(s->a, int, n);
@@ -327,11 +335,17 @@ const Trial *equal_plan(PlanSearch *s, ScheduleSpec schedule, double least, bool
 			for (int r = 0; r < n; r++)
 				replicas[r] = of[i];
 			if (!plan_allowed(s->p, n, replicas))
-				*left_out = true;
-			else if (!propose(&c, n, of[i], d))
+				*why = NO_LEAVE;
+			else if (!propose(&c, n, of[i], d)) {
+				*why = NO_SCHEDULE;
 				return NULL;
+			}
 		}
 	}
-	play_all(&c);
+	const Trial *refused = play_all(&c);
+	if (!c.best && refused) {
+		*why = NO_SCHEDULE;
+		trial_possible(c.p, refused, d);
+	}
 	return c.best;
 }

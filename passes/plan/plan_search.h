@@ -28,9 +28,12 @@ typedef struct PlanSearch {
  * cuts, the most replicas in front, the devices in the order of the cluster file. */
 bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d);
 
+/* Why there is no plan of equal replicas: too few places to cut; plan_allowed leaves out what might be one; or the schedule cannot be
+ * made for any, which is said. */
+typedef enum NoPlan { NO_PLACES, NO_LEAVE, NO_SCHEDULE } NoPlan;
 /* The best plan of equal replicas for a schedule, which is PlanModel.schedule and played (plan_chunks.c); those that take `least` seconds
- * per microbatch or more are not looked for. NULL: there is none; left_out: what plan_allowed leaves out might be one. */
-const Trial *equal_plan(PlanSearch *s, ScheduleSpec schedule, double least, bool *left_out, Diag *d);
+ * per microbatch or more are not looked for. NULL: there is none. */
+const Trial *equal_plan(PlanSearch *s, ScheduleSpec schedule, double least, NoPlan *why, Diag *d);
 /* --schedule auto (plan_auto.c). base: the plan for SCHEDULE_PLAIN; asked: it is the user's. explain: what each schedule comes to, NULL:
  * nobody asks. Sets p->schedule and *chosen. */
 const Trial *choose_schedule(

@@ -2,7 +2,7 @@
  * plays it, from the planning model alone. */
 #include <math.h>
 #include <string.h>
-#include "plan_model.h"
+#include "plan_flow.h"
 #include "passes/schedule/sched.h"
 #include "passes/comm/comm.h"
 #include "passes/schedule/placement.h"
@@ -94,66 +94,6 @@ int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t)
 		stage[i] = s;
 	}
 	return stage;
-}
-
-/* ---- messages ---- */
-
-typedef struct Flow {
-	int n;
-	double *fwd, *bwd; /* [from * n + to] */
-	bool *waits[2]; /* the same: whether the stage waits for the other's forward, or backward, be it for no bytes */
-	double *sent_only; /* by stage: bytes sent that are not kept */
-	double *sent_kept; /* by stage: bytes sent that are */
-} Flow;
-
-static void flow_on(Flow *f, bool back, int from, int to, double bytes)
-{
-	(back ? f->bwd : f->fwd)[from * f->n + to] += bytes;
-	f->waits[back][from * f->n + to] = true;
-}
-
-static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *seen, int stamp)
-{
-	const int s = stage[t->from];
-	int first = t->kind == PLAN_BOTH ? f->n : s;
-
-	for (int k = 0; k < t->nto; k++)
-		first = stage[t->to[k]] < first ? stage[t->to[k]] : first;
-	for (int k = 0; k < t->nto; k++) {
-		const int to = stage[t->to[k]];
-		if (seen[to] == stamp)
-			continue;
-		seen[to] = stamp;
-		if (t->kind != PLAN_BACKWARD && to != s)
-			flow_on(f, false, s, to, t->bytes);
-		if (t->kind == PLAN_BACKWARD && to != s)
-			flow_on(f, true, s, to, t->bytes);
-		if (t->kind == PLAN_BOTH && to != first)
-			flow_on(f, true, to, first, t->bytes);
-	}
-	bool sent = false;
-	for (int k = 0; k < t->nto && t->kind != PLAN_BACKWARD; k++)
-		sent |= stage[t->to[k]] != s;
-	if (sent)
-		(t->kept ? f->sent_kept : f->sent_only)[s] += t->bytes;
-	if (t->kind == PLAN_BOTH && first != s)
-		flow_on(f, true, first, s, t->bytes);
-}
-
-static Flow flow_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage)
-{
-	const int n = t->n;
-	Flow f = { .n = n,
-		.fwd = NEWN(a, double, n *n),
-		.bwd = NEWN(a, double, n *n),
-		.waits = { NEWN(a, bool, n *n), NEWN(a, bool, n *n) },
-		.sent_only = NEWN(a, double, n),
-		.sent_kept = NEWN(a, double, n) };
-	int *seen = NEWN(a, int, t->n);
-
-	for (int i = 0; i < p->ntensor; i++)
-		flow_tensor(&f, &p->tensor[i], stage, seen, i + 1);
-	return f;
 }
 
 /* ---- stages ---- */
@@ -381,8 +321,8 @@ static double sums_end(
 typedef struct Held {
 	double all;
 	double passing, most; /* of it what is there only while a stage computes, one at a time: all stages', one's */
-	double busy, sums, start,
-		behind; /* seconds: forwards and backwards; sums; before the first and behind the last backward, at least */
+	double busy, sums;    /* seconds of forwards and backwards, of sums */
+	double start, behind; /* seconds before the first forward and behind the last backward, at least */
 } Held;
 
 static void busy(Held *h, double seconds, double sums, double start, double behind)
@@ -429,7 +369,7 @@ void trial_judge(const PlanModel *p, Trial *t)
 			const int c = p->class_of[t->device[k]];
 			busy(&held[t->device[k]], share(p, t, i, k - r) * (s[i].fwd[c] + s[i].bwd[c]), sums, start[i],
 				parts ? 0 : behind[i]); /* a W may be behind the last backward */
-			update = fmax(update, s[i].update[p->class_of[t->device[k]]]);
+			update = fmax(update, s[i].update[c]);
 			if (limit > 0)
 				t->over = fmax(t->over, all / limit);
 			if (all > t->peak) {

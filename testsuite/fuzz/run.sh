@@ -58,4 +58,5 @@ for f in "$@"; do
 	[ $status = 0 ] || { tail -n 40 "$build/$f.log"; echo "fuzz_$f: found something, see $build"; exit 1; }
 	grep -E 'stat::(number_of_executed_units|peak_rss_mb)' "$build/$f.log"
 done
+[ -z "${KEEP:-}" ] || awk '/CPU seconds/ { all += $5 } END { printf "fuzz: %.2f CPU hours so far\n", all / 3600 }' "$here/hours.txt"
 echo "fuzz: nothing found"

@@ -176,7 +176,8 @@ static Cluster *cluster_of(const Ask *q, int tensor)
 	c->link[1] = (Link){ .scope = LINK_DEFAULT,
 		.bandwidth = (q->between > 0 ? q->between : q->within) / tensor,
 		.latency = q->latency };
-	c->sums[0] = (SumCost){ .said = true, .add = INFINITY };
+	c->sums[0] =
+		(SumCost){ .said = true, .add = INFINITY }; /* what links take, whatever the profile's machine is */
 	for (int h = 0; h < c->nhost; h++)
 		c->host[h].name = arena_printf(q->a, "m%d", h);
 	for (int d = 0; d < c->ndevice; d++)
@@ -309,12 +310,12 @@ typedef struct Look {
 /* Of the schedule that was asked for, or of the one that is fastest; NULL: there is none. */
 static const Trial *search(const Ask *q, Look *x, Diag *d)
 {
-	bool left_out;
+	NoPlan why;
 	const Trial *best;
 
 	if (schedule_chunks(q->schedule) > 1) {
-		best = equal_plan(&x->s, q->schedule, INFINITY, &left_out, d);
-		if (!best && !d->errors)
+		best = equal_plan(&x->s, q->schedule, INFINITY, &why, d);
+		if (!best && why == NO_PLACES)
 			diag_error(d, NOLOC, 404, "schedule %s needs %d stages; the profile has %d places to cut",
 				schedule_str(q->a, q->schedule), schedule_chunks(q->schedule), x->st.n);
 		return best;
