@@ -2,14 +2,20 @@
  * y' = op(b)' op(a)', where a bias runs along the rows, as the library wants it. The algorithm is the first choice of its
  * heuristic, asked once per form before step 0. Where it has none for an epilogue, or the first run of a form is refused,
  * the product is made bare and kernels of ours (gpu_ends.cu) do the rest. How the library packs the bits of a Relu is told nowhere: it
- * writes and reads all of them, or our kernels do. */
+ * writes and reads all of them, or our kernels do.
+ *
+ * Its fast kernels of 16 bits want extents that are multiples of EACH, not only rows that begin at such multiples (its documentation,
+ * 'Tensor Core usage'; GPT-2's 50257 words on an H100: 4.7 ms for each of three products, 130 TFLOP/s). A long extent that is none is
+ * cut: the product of what is a multiple and the product of the rest, which is small, are two calls. */
 #include "gpu_rt.h"
 #include <cublasLt.h>
 
 enum {
 	VALUES = 64,
-	WORKSPACE = 256
-}; /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
+	WORKSPACE = 256, /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
+	EACH = 8,        /* elements */
+	LONG = 512       /* extents that are worth a second call */
+};
 
 typedef struct product product;
 struct product {
@@ -22,6 +28,12 @@ struct product {
 	bool apart;   /* what is not the product is done by kernels of ours */
 	bool told;    /* that the library has it */
 	bool ran;     /* in a step: bits of a Relu may be kept as the library has them */
+	bool cut;     /* is one of two parts: values begin at multiples of EACH elements alone */
+	bool more;    /* is added to what y has */
+	/* a product in two parts has nothing of its own; the rest, which begins so many bytes behind those of y, a, b and bias, is done
+	 * first, as what is the larger part of a sum over k is added to it and rounded once */
+	product *most, *rest;
+	size_t at[4];
 };
 
 static cublasLtHandle_t lt;
@@ -91,7 +103,7 @@ static void describe(product *o, cublasLtEpilogue_t end)
 	const uint32_t epilogue = end;
 	const bool bits = d->end == PD_RELU || d->end == PD_RELU_GRAD;
 	const int64_t row = bits ? (d->n + 127) / 128 * 128 : d->n;
-	const void *const aligned = (const void *)(uintptr_t)VALUES;
+	const void *const aligned = (const void *)(uintptr_t)(o->cut ? EACH * 2 : VALUES);
 
 	check(cublasLtMatmulDescCreate(&o->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
 	set(o, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
@@ -114,7 +126,7 @@ static bool choose(product *o)
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
 	const uint64_t room = o->d.scratch > WORKSPACE - VALUES ? o->d.scratch - (WORKSPACE - VALUES) : 0;
-	const uint32_t align = VALUES;
+	const uint32_t align = o->cut ? EACH * 2 : VALUES;
 	cublasLtMatmulPreference_t want;
 	cublasLtMatmulHeuristicResult_t found;
 	int n = 0;
@@ -155,7 +167,7 @@ static void choose_bare(product *o)
 	if (!choose(o))
 		rt_fail(RT_ERROR, "R523", "%s: cuBLASLt has no algorithm for a product of %d x %d x %d",
 			pd_device_name(), d->m, d->n, d->k);
-	if (rt_log >= RT_LOG_DEBUG)
+	if (epilogue(d) != CUBLASLT_EPILOGUE_DEFAULT && rt_log >= RT_LOG_DEBUG)
 		printf("debug: cuBLASLt has no epilogue %d for a product of %d x %d x %d: kernels of the runtime do it\n",
 			(int)epilogue(d), d->m, d->n, d->k);
 	own_bits |= keeps_bits(d);
@@ -196,25 +208,28 @@ static size_t workspace_parts(const product *o, size_t bytes[PARTS])
 	return all;
 }
 
+static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from, void *scratch);
+
 static void run_once(void *of, char *scrap)
 {
-	const pd_product p = { of };
 	size_t bytes[PARTS];
 	void *at[PARTS];
 
 	workspace_parts(of, bytes);
 	for (int i = 0; i < PARTS; i++)
 		at[i] = rt_part(&scrap, bytes[i]);
-	pd_product_run(&p, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
+	run(of, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
 }
 
-static product *made(const pd_product_desc *d)
+static product *made(const pd_product_desc *d, bool cut, bool more)
 {
 	product *o = rt_alloc(sizeof *o);
 
 	if (!lt)
 		check(cublasLtCreate(&lt), "cublasLtCreate");
 	o->d = *d;
+	o->cut = cut;
+	o->more = more;
 	o->a = layout(d, d->in, d->transb ? d->k : d->n, d->transb ? d->n : d->k, d->ldb, d->bstep);
 	o->b = layout(d, d->in, d->transa ? d->m : d->k, d->transa ? d->k : d->m, d->lda, d->astep);
 	o->y = layout(d, d->out, d->n, d->m, d->ldy, (int64_t)d->m * d->n);
@@ -222,8 +237,65 @@ static product *made(const pd_product_desc *d)
 	if ((own_bits && keeps_bits(d)) || !choose(o))
 		choose_bare(o);
 	rt_first_run(run_once, o, workspace_parts(o, (size_t[PARTS]){ 0 }));
-	o->next = forms;
-	return forms = o;
+	return o;
+}
+
+static bool ragged(int extent) { return extent > LONG && extent % EACH != 0; }
+
+/* The extent that keeps the library from its fast kernels although all rows begin where those want it: 'n', 'm', 'k', or 0. */
+static char to_cut(const pd_product_desc *d)
+{
+	const int la = d->lda ? d->lda : d->transa ? d->m : d->k, lb = d->ldb ? d->ldb : d->transb ? d->k : d->n;
+	const int ly = d->ldy ? d->ldy : d->n;
+
+	if (d->in == PD_F32 || d->batch > 1 || d->end != PD_AS_IT_IS || d->keep || d->sum || la % EACH || lb % EACH ||
+		ly % EACH)
+		return 0;
+	if (ragged(d->n))
+		return 'n';
+	if (ragged(d->m) && d->transa)
+		return 'm';
+	return ragged(d->k) && (d->transb || !d->transa) ? 'k' : 0;
+}
+
+/* Both parts write, or add to, y; leading dimensions stay those of the whole. */
+static product *in_parts(const pd_product_desc *whole, bool cut, bool more)
+{
+	const char along = to_cut(whole);
+
+	if (!along)
+		return made(whole, cut, more);
+	product *o = rt_alloc(sizeof *o);
+	pd_product_desc d = *whole;
+	const size_t in = 2, out = d.out == PD_F32 ? 4 : 2;
+
+	o->d = d;
+	d.lda = d.lda ? d.lda : d.transa ? d.m : d.k;
+	d.ldb = d.ldb ? d.ldb : d.transb ? d.k : d.n;
+	d.ldy = d.ldy ? d.ldy : d.n;
+	pd_product_desc rest = d;
+	int *const extent = along == 'n' ? &d.n : along == 'm' ? &d.m : &d.k;
+	int *const left = along == 'n' ? &rest.n : along == 'm' ? &rest.m : &rest.k;
+	const size_t most = (size_t)(*extent / EACH * EACH), la = (size_t)d.lda, lb = (size_t)d.ldb;
+
+	*left = *extent % EACH;
+	*extent = (int)most;
+	if (along == 'k') {
+		rest.bias = 0;
+		o->at[1] = in * (d.transa ? most * la : most);
+		o->at[2] = in * (d.transb ? most : most * lb);
+	} else if (along == 'm') {
+		o->at[0] = out * most * (size_t)d.ldy;
+		o->at[1] = in * most;
+	} else {
+		o->at[0] = o->at[3] = out * most;
+		o->at[2] = in * (d.transb ? most * lb : most);
+	}
+	if (rt_log >= RT_LOG_DEBUG)
+		printf("debug: a product of %d x %d x %d is cut at %zu of %c\n", whole->m, whole->n, whole->k, most, along);
+	o->rest = in_parts(&rest, true, more);
+	o->most = in_parts(&d, cut, more || along == 'k');
+	return o;
 }
 
 void pd_product_init(pd_product *p, const pd_product_desc *d)
@@ -234,28 +306,38 @@ void pd_product_init(pd_product *p, const pd_product_desc *d)
 		return;
 	while (o && !same(&o->d, d))
 		o = o->next;
-	p->impl = o ? o : made(d);
+	if (!o) {
+		o = in_parts(d, false, false);
+		o->next = forms;
+		forms = o;
+	}
+	p->impl = o;
 }
 
 static cublasStatus_t multiply(
 	const product *o, void *y, const void *a, const void *b, const void *row, const void *aux, void *scratch)
 {
-	const float one = 1, none = 0;
+	const float one = 1, added = o->more;
 	void *room = o->bytes ? (char *)scratch + (WORKSPACE - (uintptr_t)scratch % WORKSPACE) % WORKSPACE : NULL;
 
-	if (!o->apart && row)
+	if (!o->apart && (o->d.bias || o->d.sum)) /* the library refuses one that the epilogue does not have */
 		set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row);
 	if (!o->apart && kept(&o->d))
 		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
-	return cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, room,
+	return cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &added, y, o->y, y, o->y, &o->algorithm, room,
 		o->bytes, pd_stream());
 }
 
-void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
-	const void *from, void *scratch)
+static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from, void *scratch)
 {
-	product *o = p->impl;
 	const void *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
+
+	if (o->most) {
+		run(o->rest, (char *)y + o->at[0], NULL, (const char *)a + o->at[1], (const char *)b + o->at[2],
+			bias ? (const char *)bias + o->at[3] : NULL, NULL, scratch);
+		run(o->most, y, NULL, a, b, bias, NULL, scratch);
+		return;
+	}
 	cublasStatus_t s = multiply(o, y, a, b, row, aux, scratch);
 
 	if (!o->ran && !o->apart && (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE)) {
@@ -271,6 +353,12 @@ void pd_product_run(const pd_product *p, void *y, void *also, const void *a, con
 	o->ran |= !rt_first_running();
 	if (o->apart && o->d.sum)
 		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);
-	else if (o->apart)
+	else if (o->apart && epilogue(&o->d) != CUBLASLT_EPILOGUE_DEFAULT)
 		pd_end_of(&o->d, y, also, bias, from);
+}
+
+void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
+	const void *from, void *scratch)
+{
+	run(p->impl, y, also, a, b, bias, from, scratch);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""bench_torch.py gpt2|resnet50|mlp|lstm_lm eager|compile: ms of a training step in PyTorch on the GPU, as the benchmarks of pack.py have
-it: the same network, batch, precision and optimizer (SGD), f32 without TF32. A line `torch VERSION KIND: N ms a step, ...`."""
+"""bench_torch.py gpt2|gpt2_plain|resnet50|mlp|lstm_lm eager|compile: ms of a training step in PyTorch on the GPU, as the benchmarks of pack.py have
+it: the same network, batch, precision and optimizer (SGD; AdamW for GPT-2), f32 without TF32. A line `torch VERSION KIND: N ms a step, ...`."""
 import statistics, sys, time
 import torch
 from torch import nn
@@ -10,25 +10,26 @@ WARM, BLOCKS, STEPS = 10, 7, 20
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, rate):
         super().__init__()
+        self.rate = rate
         self.a, self.b, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.fc, self.out, self.drop = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Dropout(0.1)
+        self.fc, self.out, self.drop = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Dropout(rate)
 
     def forward(self, x):
         n, t, w = x.shape
         q, k, v = (y.view(n, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.a(x)).split(w, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.rate)
         x = x + self.drop(self.proj(y.transpose(1, 2).reshape(n, t, w)))
         return x + self.drop(self.out(F.gelu(self.fc(self.b(x)), approximate='tanh')))
 
 
 class Gpt2(nn.Module):
-    def __init__(self, width=768, heads=12, layers=12, words=50257, most=1024):
+    def __init__(self, rate=0.1, width=768, heads=12, layers=12, words=50257, most=1024):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(words, width), nn.Embedding(most, width)
-        self.body = nn.Sequential(nn.Dropout(0.1), *(Block(width, heads) for _ in range(layers)), nn.LayerNorm(width))
+        self.body = nn.Sequential(nn.Dropout(rate), *(Block(width, heads, rate) for _ in range(layers)), nn.LayerNorm(width))
 
     def forward(self, ids):
         x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
@@ -67,10 +68,10 @@ class LstmLm(nn.Module):
         return self.out(self.body(self.emb(ids))[0])
 
 
-def timed(net, x, y, half, kind):
+def timed(net, x, y, half, kind, adam):
     """ms of a step: loss (compiled with the network), gradients, update; samples come from pinned memory of the host in every step, as
     ours do. The host waits once in STEPS steps, the first ones (compiling, choosing algorithms) do not count; the median of BLOCKS."""
-    opt = torch.optim.SGD(net.parameters(), lr=0.001, fused=kind == 'compile' or None)
+    opt = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True) if adam else torch.optim.SGD(net.parameters(), lr=0.001, fused=kind == 'compile' or None)
 
     def loss_of(x, y):
         with torch.autocast('cuda', torch.bfloat16, enabled=half):
@@ -101,11 +102,12 @@ def main():
     if not torch.cuda.is_available():
         sys.exit('no GPU for PyTorch')
     torch.manual_seed(1)
-    half = name in ('gpt2', 'resnet50')
+    gpt2 = name.startswith('gpt2')
+    half = gpt2 or name == 'resnet50'
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False         # f32 is f32, as with us
-    net = {'gpt2': Gpt2, 'resnet50': resnet50, 'mlp': mlp, 'lstm_lm': LstmLm}[name]().cuda().train()
-    if name == 'gpt2':
+    net = {'gpt2': Gpt2, 'gpt2_plain': lambda: Gpt2(0.0), 'resnet50': resnet50, 'mlp': mlp, 'lstm_lm': LstmLm}[name]().cuda().train()
+    if gpt2:
         x, y, per, unit = torch.randint(0, 50257, (8, 1024)), torch.randint(0, 50257, (8, 1024)), 8192, 'tokens'
     elif name == 'resnet50':
         net = net.to(memory_format=torch.channels_last)
@@ -114,7 +116,7 @@ def main():
         x, y, per, unit = torch.randint(0, 10000, (35, 20)), torch.randint(0, 10000, (35, 20)), 700, 'tokens'
     else:
         x, y, per, unit = torch.randn(512, 784), torch.randint(0, 10, (512,)), 512, 'samples'
-    ms, loss = timed(net, x.pin_memory(), y.pin_memory(), half, kind)
+    ms, loss = timed(net, x.pin_memory(), y.pin_memory(), half, kind, gpt2)
     print(f'torch {torch.__version__} {kind}: {ms:.3f} ms a step, {per / ms * 1e3:.0f} {unit}/s, loss {loss:.4g}', flush=True)
 
 

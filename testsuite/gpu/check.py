@@ -6,7 +6,7 @@ BEGAN = time.monotonic()
 import argparse, array, concurrent.futures, filecmp, glob, hashlib, json, math, os, random, re, shutil, signal, statistics, struct, sys, tarfile, threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import compare, machine, processes, ways
+import compare, machine, processes, timeline, ways
 
 PEAK = 989e12       # bf16 products of an H100 or H200 without sparsity, per second: only for the share of it that is reported
 LIMIT = {'build': 240, 'ops': 60, 'models': 90, 'bits': 60, 'amp': 90, 'sanitizer': 240, 'bench': 120, 'torch': 240}      # seconds of one program
@@ -15,11 +15,11 @@ BASES = 3           # so many programs that cannot be built before one can, and 
 STOPS = 24          # so often a program of cases is started again behind the one that it ended in
 PARTS = ('machine', 'ops', 'amp', 'models', 'bits', 'bench', 'torch', 'sanitizer')     # the most telling first
 PREFIX = {'ops': 'ops-', 'models': 'model-', 'bench': 'bench-', 'amp': 'amp-', 'bits': 'bits-'}     # of the names of a part's programs
-PEERS = [(name, kind) for name in ('gpt2', 'resnet50', 'mlp', 'lstm_lm') for kind in ('eager', 'compile')]
+PEERS = [(name, kind) for name in ('gpt2_plain', 'gpt2', 'resnet50', 'mlp', 'lstm_lm') for kind in ('eager', 'compile')]
 SANITIZERS = 'memcheck', 'racecheck', 'synccheck', 'initcheck'
 # beginnings of names: f32, attention and products in 16 bits with tensor cores, attention of our own in all its forms, cuDNN's LSTM
 SANITIZED = 'model-mlp', 'amp-gpt2_mini-bf16', 'amp-attention-bf16-kernels', 'model-gpt2_mini', 'model-dyn_lstm'
-AIMS = [('gpt2', 'compile', 1.0), ('resnet50', 'eager', 1.0), ('mlp', 'eager', 1.5), ('lstm_lm', 'eager', 1.5)]  # times PyTorch's speed
+AIMS = [('gpt2_plain', 'compile', 1.0), ('gpt2', 'compile', 1.0), ('resnet50', 'compile', 1.0), ('mlp', 'eager', 1.5), ('lstm_lm', 'eager', 1.5)]  # times PyTorch's speed
 SHARE = 0.85        # of the bytes per second of a copy: what kernels of little arithmetic are to have
 MOST_SAID = 40000   # characters of what a command said that log.txt keeps
 TALK = '--log-level', 'debug', '--log-every', '1000000'         # which ways it took, and nothing of its steps
@@ -474,9 +474,27 @@ def steps(r, j):
     return f'{m:.3f} ms a step (medians {", ".join(f"{x:.3f}" for x in ms)}), {j["per_step"] / m * 1e3:.0f} {j["unit"]}/s{share}, loss {last:.4g}{ways_taken}'
 
 
+def by_kernel(r, j):
+    """What ran on the GPU in a step, into timeline.txt."""
+    d, to, name = f'{j["dir"]}/build', f'{r.work}/libtimeline.so', j['name'][6:]
+    lib, why = timeline.build(r.toolkit, machine.roots(), to, r.sh)
+    if not lib:
+        raise Skipped(f'no timeline: {tail(why)}')
+    data = ['--data', f'{j["dir"]}/data'] if j.get('data') else []
+    env = dict(r.env, CUDA_INJECTION64_PATH=lib, TIMELINE=f'{d}/timeline')
+    rc, out = r.sh(['sh', 'run.sh', '--steps', f'{timeline.RUN}', *data, '--quiet', '--timeout', '60'], r.limit['bench'], d, env)
+    if rc or not os.path.exists(f'{d}/timeline'):
+        raise compare.Differs(f'exit {rc}: {tail(out)}')
+    by, gaps, ms = timeline.added(f'{d}/timeline')
+    with open(f'{r.out}/timeline.txt', 'a') as f:
+        f.write(timeline.table(name, by, gaps, ms) + '\n')
+    return f'{ms:.3f} ms a step while watched, {sum(n for n, _ in by.values()):.0f} kernels and copies, nothing ran for {sum(gaps.values()):.3f} ms'
+
+
 def bench_rows(r, j):
     """[(name, what to do)] of a benchmark; the stand-in runs small ones."""
-    rows = [(j['name'], steps)] * bool(j['per_step']) + [(f'{j["name"]} by operator', statements)]
+    seen = [(j['name'], steps)] + [(f'{j["name"]} by kernel', by_kernel)] * (not r.standin)
+    rows = seen * bool(j['per_step']) + [(f'{j["name"]} by operator', statements)]
     return rows if not r.standin or j.get('small') else [(rows[0][0], lambda r, j: 'built; too large for the stand-in')]
 
 

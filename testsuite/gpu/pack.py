@@ -19,17 +19,19 @@ SHARED = os.path.join(os.path.dirname(T.ROOT), 'shared', 'data', 'models')
 FULL = os.path.join(SHARED, 'full_graphs')
 BACKEND = '/usr/share/libonnx-testdata/data'
 OWN = ('run.sh', 'check.py', 'compare.py', 'machine.py', 'processes.py', 'ways.py', 'bench_torch.py', 'copy.cu', 'README.md', 'mpi')
+GPT2 = ['--dim', 'time=1024', '--micro-batch', '8', '--global-batch', '8', '--amp', 'bf16', '--optimizer', 'adamw:lr=1e-4']
+TOKEN = 6 * 124.4e6 + 12 * 12 * 768 * 1024, 'a token 6 x 124.4e6 parameters + 12 x 12 layers x 768 x 1024'
 # name -> (graph, flags, what a step counts, how many of them a step has (0: no steps), operations of one, and how they are counted)
 BENCH = {
-    'gpt2': ('gpt2_small.onnx', ['--dim', 'time=1024', '--micro-batch', '8', '--global-batch', '8', '--amp', 'bf16'], 'tokens', 8 * 1024,
-             6 * 124.4e6 + 12 * 12 * 768 * 1024, 'a token 6 x 124.4e6 parameters + 12 x 12 layers x 768 x 1024'),
+    'gpt2': ('gpt2_small.onnx', GPT2, 'tokens', 8 * 1024, *TOKEN),
+    'gpt2_plain': ('gpt2_small.onnx', GPT2, 'tokens', 8 * 1024, *TOKEN),        # without its Dropout nodes
     'resnet50': ('resnet50.onnx', ['--micro-batch', '128', '--global-batch', '128', '--amp', 'bf16'], 'images', 128, 3 * 8.2e9, 'an image 3 x 8.2e9'),
     'mlp': ('mnist_mlp.onnx', ['--micro-batch', '512', '--global-batch', '512'], 'samples', 512, 0, ''),
     'lstm_lm': ('', ['--micro-batch', '20', '--global-batch', '20', '--loss', 'softmax_ce'], 'tokens', 20 * 35, 0, ''),
     'kernels': ('', ['--loss', 'softmax_ce'], 'samples', 0, 0, ''),
 }
 # programs whose launches roofline --counts counts and whose kernels nvcc --bench compiles: graph, flags
-COUNTED = {'gpt2, AdamW': ('gpt2_small.onnx', ['--dim', 'time=1024', '--micro-batch', '8', '--global-batch', '8', '--amp', 'bf16', '--optimizer', 'adamw:lr=1e-4']),
+COUNTED = {'gpt2, AdamW': ('gpt2_small.onnx', GPT2),
            'resnet50, Momentum': ('resnet50.onnx', ['--micro-batch', '64', '--global-batch', '64', '--amp', 'bf16', '--optimizer', 'momentum:lr=0.1']),
            'mlp, SGD': ('mnist_mlp.onnx', ['--micro-batch', '512', '--global-batch', '512', '--optimizer', 'sgd:lr=0.001'])}
 # samples of two steps that are too many to be made up in memory: name -> type, shape, how many values an index has
@@ -152,6 +154,16 @@ def kernels(path, rows, width):
     return 4 * rows * width
 
 
+def without_dropout(model, path):
+    import onnx
+    m = onnx.load(model, load_external_data=False)
+    for n in m.graph.node:
+        if n.op_type == 'Dropout':
+            n.op_type = 'Identity'
+            del n.input[1:], n.output[1:], n.attribute[:]
+    onnx.save(m, path)
+
+
 def lstm_lm(path, words=10000, width=650, steps=35):
     """A language model of two LSTMs, time-major: PTB's medium one."""
     import numpy as np
@@ -195,8 +207,10 @@ def bench(name, keep, quick):
         lstm_lm(model)
     if not os.path.exists(model):
         return f'no {model}'
+    if name == 'gpt2_plain':
+        without_dropout(model, model := f'{to}/gpt2_plain.onnx')
     try:
-        T.emit(model, f'{to}/build', ['--cluster', 'local:1', '--target', 'cuda', '--init', 'random:1', '--optimizer', 'sgd:lr=0.001', *flags])
+        T.emit(model, f'{to}/build', ['--cluster', 'local:1', '--target', 'cuda', '--init', 'random:1', *(['--optimizer', 'sgd:lr=0.001'] if '--optimizer' not in flags else []), *flags])
     except T.Failed as x:
         return str(x)
     for old in glob.glob(f'{to}/*.onnx'):

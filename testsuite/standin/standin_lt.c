@@ -135,10 +135,13 @@ static cublasStatus_t fits(
 	return y->batch > 1 && d->end != CUBLASLT_EPILOGUE_DEFAULT ? LACKING : CUBLAS_STATUS_SUCCESS;
 }
 
-/* How bias and kept values lie is read off the pointers, which a heuristic asked too early does not have; a run has to keep to it. */
-static int placed(cublasLtMatmulDesc_t d)
+static uint64_t alignment(const void *p) { return (uintptr_t)p % 64 == 0 ? 64 : (uintptr_t)p & -(uintptr_t)p; }
+
+/* How bias and kept values lie is read off the pointers, which a heuristic asked too early does not have; a run has to keep to it. A bias
+ * of a product that has none is refused, as the library does. */
+static int placed(cublasLtMatmulDesc_t d, uint64_t bias)
 {
-	return (!(d->end & 772) || (d->bias && (uintptr_t)d->bias % 64 == 0)) &&
+	return (d->end & 772 ? d->bias && alignment(d->bias) >= bias : !d->bias) &&
 	       (!(d->end & 128) || (d->aux && (uintptr_t)d->aux % 64 == 0));
 }
 
@@ -160,10 +163,10 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMa
 	*n = 0;
 	if (asked < 1 || c != y)
 		return REFUSED;
-	if (ok != CUBLAS_STATUS_SUCCESS || !placed(d) || lacks(d->end, "0") || lacks(d->end, "drelu"))
+	if (ok != CUBLAS_STATUS_SUCCESS || !placed(d, 16) || lacks(d->end, "0") || lacks(d->end, "drelu"))
 		return LACKING;
 	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){
-		.algo = { { d->end, p->room / 2, p->align[0], p->align[1], p->align[3] } },
+		.algo = { { d->end, p->room / 2, p->align[0], p->align[1], p->align[3], alignment(d->bias) } },
 		.workspaceSize = (size_t)p->room / 2
 	};
 	return CUBLAS_STATUS_SUCCESS;
@@ -251,12 +254,15 @@ static void touch_ends(const struct standin_product *d, const struct standin_mat
 }
 
 static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b,
-	cublasLtMatrixLayout_t lb, void *y, cublasLtMatrixLayout_t ly, float *room)
+	cublasLtMatrixLayout_t lb, void *y, cublasLtMatrixLayout_t ly, float *room, bool more)
 {
 	const int ta = d->ta == CUBLAS_OP_T, tb = d->tb == CUBLAS_OP_T, k = ta ? la->rows : la->cols;
 
 	standin_touch_rows("cuBLASLt's product", ORDER_READS, a, la->type != CUDA_R_32F, la->cols, la->rows, la->ld);
 	standin_touch_rows("cuBLASLt's product", ORDER_READS, b, lb->type != CUDA_R_32F, lb->cols, lb->rows, lb->ld);
+	if (more)
+		standin_touch_rows(
+			"cuBLASLt's product", ORDER_READS, y, ly->type != CUDA_R_32F, ly->cols, ly->rows, ly->ld);
 	standin_touch_rows("cuBLASLt's product", ORDER_WRITES, y, ly->type != CUDA_R_32F, ly->cols, ly->rows, ly->ld);
 	touch_ends(d, ly);
 	if (la->type == CUDA_R_32F)
@@ -265,8 +271,10 @@ static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la
 		pd_gemm_half(dtype(la->type), PD_F32, tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0,
 			room, ly->rows);
 	for (int64_t j = 0; j < ly->cols; j++)
-		for (int i = 0; i < ly->rows; i++)
-			store(ly->type, y, j * ly->ld + i, ended(d, ly->type, room[j * ly->rows + i], i, j));
+		for (int i = 0; i < ly->rows; i++) {
+			const float before = more ? load(ly->type, y, j * ly->ld + i) : 0;
+			store(ly->type, y, j * ly->ld + i, ended(d, ly->type, room[j * ly->rows + i] + before, i, j));
+		}
 	if (d->end == CUBLASLT_EPILOGUE_BGRADA)
 		sums(d, a, la, ly->type, ly->rows, k);
 	if (d->end == CUBLASLT_EPILOGUE_BGRADB)
@@ -279,6 +287,7 @@ typedef struct call {
 	const void *a, *b;
 	void *y, *workspace;
 	size_t bytes;
+	bool more;
 } call;
 
 static standin_end multiply(void *what)
@@ -296,7 +305,7 @@ static standin_end multiply(void *what)
 	for (int q = 0; q < x->ly.batch; q++)
 		one(&x->d, (const char *)x->a + q * x->la.step * wide, &x->la,
 			(const char *)x->b + q * x->lb.step * wide, &x->lb, (char *)x->y + q * x->ly.step * result,
-			&x->ly, room);
+			&x->ly, room, x->more);
 	standin_device(0);
 	free(room);
 	return STANDIN_DONE;
@@ -307,15 +316,17 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
 	cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly, const cublasLtMatmulAlgo_t *algo,
 	void *workspace, size_t bytes, cudaStream_t s)
 {
+	const float added = *(const float *)beta;
+
 	(void)h;
-	if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) ||
-		!placed(d) || !s || !algo || algo->data[0] != d->end || algo->data[1] > bytes ||
+	if (*(const float *)alpha != 1 || (added != 0 && added != 1) || c != y || lc != ly || fits(d, la, lb, ly) ||
+		!placed(d, algo->data[5]) || !s || !algo || algo->data[0] != d->end || algo->data[1] > bytes ||
 		(bytes && !standin_within(workspace, bytes)) || (uintptr_t)workspace % 256 ||
 		(uintptr_t)a % algo->data[2] || (uintptr_t)b % algo->data[3] || (uintptr_t)y % algo->data[4])
 		return REFUSED;
 	if (lacks(d->end, "late") || lacks(d->end, "drelu-late"))
 		return LACKING;
-	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes };
+	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes, added == 1 };
 
 	standin_do(standin_stream(s), multiply, &x, sizeof x);
 	return CUBLAS_STATUS_SUCCESS;
