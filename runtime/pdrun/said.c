@@ -215,7 +215,8 @@ static void take_line(const char *line)
 static bool take(void)
 {
 	char *nl;
-	const ssize_t k = read(said.from, said.line + said.n, LINE - 1 - said.n);
+	const size_t have = said.n < LINE - 1 ? said.n : 0; /* always less: said to the compiler */
+	const ssize_t k = read(said.from, said.line + have, LINE - 1 - have);
 
 	if (k <= 0) {
 		if (k == 0 || (errno != EAGAIN && errno != EINTR)) {

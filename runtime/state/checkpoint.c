@@ -209,7 +209,8 @@ static void ask_disk(int64_t step)
 static void *write_copies(void *unused)
 {
 	(void)unused;
-	nice(GIVE_WAY);
+	if (nice(GIVE_WAY) == -1) /* then it is as urgent as the program */
+		errno = 0;
 	pthread_mutex_lock(&ck.lock);
 	for (;;) {
 		while (!ck.broken && !ck.busy && !ck.quit)
@@ -250,7 +251,8 @@ static bool settle(int64_t step)
 static void *settle_parts(void *unused)
 {
 	(void)unused;
-	nice(GIVE_WAY);
+	if (nice(GIVE_WAY) == -1) /* then it is as urgent as the program */
+		errno = 0;
 	pthread_mutex_lock(&ck.lock);
 	for (;;) {
 		while (!ck.broken && !ck.flying && !ck.quit)
