@@ -57,6 +57,24 @@ template <int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read
 	return *(const pd_vec<T, N> *)(const void *)from;
 }
 
+/* pd_read where it stands: the compiler moves no such read behind another, nor to where its value is wanted. */
+template <int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read_now(const T *from)
+{
+#if defined __CUDA_ARCH__
+	if constexpr (sizeof(pd_vec<T, N>) == 16) {
+		uint32_t w[4];
+		pd_vec<T, N> x;
+
+		asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+			: "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+			: "l"(__cvta_generic_to_global(from)));
+		memcpy(&x, w, sizeof x);
+		return x;
+	}
+#endif
+	return pd_read<N>(from);
+}
+
 template <class T, int N> static __device__ __forceinline__ void pd_write(T *to, const pd_vec<T, N> &x)
 {
 #if defined __CUDA_ARCH__

@@ -101,47 +101,51 @@ static __global__ void sum_images(typename F::T *sum, const typename F::T *y, in
 }
 
 template <class F, int V>
-static __global__ void end_of_points(typename F::T *y, const typename F::T *bias, int relu, const columns m)
+static __global__ void __launch_bounds__(COLUMN_THREADS)
+	end_of_points(typename F::T *y, const typename F::T *bias, int relu, const columns m)
 {
-	const strip at(m, V);
-	float b[V] = { 0 }, v[V];
+	const strip at(m, V, true);
+	float b[V] = { 0 };
 
 	if (!at.inside)
 		return;
 	for (int i = 0; bias && i < V; i++)
 		b[i] = F::load(bias + at.column + i);
-	for (int64_t r = at.first; r < at.end; r += m.tall) {
-		vector<F, V>::load(v, y + r * m.c + at.column);
-		for (int i = 0; i < V; i++)
-			v[i] = relu && !(v[i] + b[i] > 0) ? 0 : v[i] + b[i];
-		vector<F, V>::store(y + r * m.c + at.column, v);
-	}
+	each_row<AT_ONCE>(
+		at.first, at.end, m.tall, [&](int64_t row) { return pd_read_now<V>(y + row * m.c + at.column); },
+		[&](int64_t row, const pd_vec<typename F::T, V> &in) {
+			float v[V];
+
+			vector<F, V>::open(v, in);
+			PD_UNROLL
+			for (int i = 0; i < V; i++)
+				v[i] = relu && !(v[i] + b[i] > 0) ? 0 : v[i] + b[i];
+			vector<F, V>::store(y + row * m.c + at.column, v);
+		});
 }
 
 /* part [chunks, c] */
-template <class F, int V> static __global__ void sum_points(float *part, const typename F::T *y, const columns m)
+template <class F, int V>
+static __global__ void __launch_bounds__(COLUMN_THREADS)
+	sum_points(float *part, const typename F::T *restrict y, const columns m)
 {
-	__shared__ float sums[PD_COLUMN_THREADS * V];
+	__shared__ column_sums<float, 1, V> sums;
 	const strip at(m, V);
-	float s[V] = { 0 }, v[V];
+	float s[V] = { 0 };
 
-	for (int64_t r = at.first; at.inside && r < at.end; r += m.tall) {
-		vector<F, V>::load(v, y + r * m.c + at.column);
-		for (int i = 0; i < V; i++)
-			s[i] += v[i];
-	}
-	for (int i = 0; i < V; i++)
-		sums[threadIdx.x * V + i] = s[i];
-	__syncthreads();
-	if (at.below || !at.inside)
-		return;
-	for (int i = 0; i < V; i++) {
-		float all = 0;
+	each_row<AT_ONCE>(
+		at.first, at.end, m.tall, [&](int64_t row) { return pd_read_now<V>(y + row * m.c + at.column); },
+		[&](int64_t, const pd_vec<typename F::T, V> &in) {
+			float v[V];
 
-		for (int k = 0; k < m.tall; k++)
-			all += sums[(k * m.wide + at.beside) * V + i];
-		part[(int64_t)(blockIdx.x / m.groups) * m.c + at.column + i] = all;
-	}
+			vector<F, V>::open(v, in);
+			PD_UNROLL
+			for (int i = 0; i < V; i++)
+				s[i] += v[i];
+		});
+	sums.clear();
+	sums.add(0, s);
+	sums.join(m, [&](int c, const float *all) { part[(int64_t)at.chunk * m.c + c] = all[0]; });
 }
 
 /* A warp per channel. */
@@ -169,7 +173,7 @@ struct points_end {
 		typedef typename F::T T;
 		const columns m = pd_columns(rows, c, V);
 
-		PD_LAUNCH((device::end_of_points<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)y,
+		PD_LAUNCH((device::end_of_points<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)y,
 			(const T *)bias, relu, m);
 	}
 };
@@ -191,7 +195,7 @@ struct points_sum {
 			*room = (size_t)m.chunks * (size_t)c * sizeof(float);
 			return;
 		}
-		PD_LAUNCH((device::sum_points<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, part, (const T *)y, m);
+		PD_LAUNCH((device::sum_points<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, part, (const T *)y, m);
 		PD_LAUNCH(device::sum_chunks<F>, pd_blocks(c, 8), 256, 0, (T *)sum, part, m.chunks, c);
 	}
 };

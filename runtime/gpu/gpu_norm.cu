@@ -10,7 +10,8 @@
 namespace device
 {
 
-enum { RUN = 32 }; /* rows of one sum in f32 */
+enum { RUN = 64 };                                 /* rows of one sum in f32, a multiple of AT_ONCE */
+enum { SETTLE_THREADS = 512, SETTLE_AT_ONCE = 4 }; /* threads of a block that joins chunks, and its channels */
 
 template <class F>
 static __global__ void forward(typename F::T *y, float *mean, float *var, const typename F::T *x, const float *scale,
@@ -84,226 +85,262 @@ static __global__ void backward(typename F::T *dx, float *dscale, float *dbias, 
 
 /* ---- channels-last ---- */
 
-/* Rows of [first, end) that are every tall-th. */
-static __device__ int64_t count_of(int64_t first, int64_t end, int tall)
+/* The end of the run of rows that begins at r. */
+static __device__ __forceinline__ int64_t run_of(int64_t r, int64_t end, int tall)
 {
-	return first < end ? (end - first + tall - 1) / tall : 0;
+	const int64_t stop = r + (int64_t)RUN * tall;
+
+	return stop < end ? stop : end;
 }
 
-/* The run that begins at a row: how many rows it has, and where the next one begins. */
-static __device__ int64_t run_of(int64_t first, int64_t end, int tall, int64_t *stop)
+static __device__ __forceinline__ double rows_of(const columns &m, int64_t chunk)
 {
-	const int64_t rest = count_of(first, end, tall), n = rest < RUN ? rest : (int64_t)RUN;
+	const int64_t rest = m.rows - chunk * m.per;
 
-	*stop = first + n * tall;
-	return n;
+	return (double)(rest < m.per ? rest : m.per);
 }
 
-/* part [chunks, 2, c]: a chunk's mean of each channel, and its sum of squares of the distances from it. */
-template <class F, int V> static __global__ void statistics(double *part, const typename F::T *x, const columns m)
+/* part [chunks, 2, c]: a chunk's mean of each channel, and its sum of squares of the distances from it. They are added up as distances
+ * from the chunk's first row: however far from 0 the mean is, no more cancels than that one row is away from it. */
+template <class F, int V>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 4)
+	statistics(double *part, const typename F::T *restrict x, const columns m)
 {
-	__shared__ double means[PD_COLUMN_THREADS * V], squares[PD_COLUMN_THREADS * V];
+	__shared__ column_sums<double, 2, V> sums;
 	const strip at(m, V);
-	double mean[V] = { 0 }, square[V] = { 0 }, n = 0;
+	float from[V] = { 0 };
 
-	for (int64_t r = at.first, stop; at.inside && r < at.end; r = stop) {
-		float from[V], s[V] = { 0 }, q[V] = { 0 }, v[V];
-		const double k = (double)run_of(r, at.end, m.tall, &stop);
+	sums.clear();
+	if (at.inside)
+		vector<F, V>::load(from, x + at.top * m.c + at.column);
+	for (int64_t r = at.first, stop; r < at.end; r += (int64_t)RUN * m.tall) {
+		float s[V] = { 0 }, q[V] = { 0 };
 
-		vector<F, V>::load(from, x + r * m.c + at.column);
-		for (; r < stop; r += m.tall) {
-			vector<F, V>::load(v, x + r * m.c + at.column);
-			for (int i = 0; i < V; i++) {
-				const float d = v[i] - from[i];
-				s[i] += d;
-				q[i] += d * d;
-			}
-		}
-		for (int i = 0; i < V; i++) { /* two sets of numbers become one */
-			const double own = (double)s[i] / k, d = (double)from[i] + own - mean[i];
-			mean[i] += d * k / (n + k);
-			square[i] += (double)q[i] - own * (double)s[i] + d * d * n * k / (n + k);
-		}
-		n += k;
+		stop = run_of(r, at.end, m.tall);
+		each_row<AT_ONCE>(
+			r, stop, m.tall, [&](int64_t row) { return pd_read_now<V>(x + row * m.c + at.column); },
+			[&](int64_t, const pd_vec<typename F::T, V> &in) {
+				float v[V];
+
+				vector<F, V>::open(v, in);
+				PD_UNROLL
+				for (int i = 0; i < V; i++) {
+					const float d = v[i] - from[i];
+
+					s[i] += d;
+					q[i] += d * d;
+				}
+			});
+		sums.add(0, s);
+		sums.add(1, q);
 	}
-	for (int i = 0; i < V; i++) {
-		means[threadIdx.x * V + i] = mean[i];
-		squares[threadIdx.x * V + i] = square[i];
-	}
-	__syncthreads();
-	if (at.below || !at.inside)
-		return;
-	const int64_t all = at.end - at.first;
-	double *to = part + (int64_t)(blockIdx.x / m.groups) * 2 * m.c + at.column;
+	sums.join(m, [&](int c, const double *all) {
+		const double n = rows_of(m, at.chunk), own = all[0] / n;
+		double *to = part + (int64_t)at.chunk * 2 * m.c + c;
 
-	for (int i = 0; i < V; i++) {
-		double sum = 0, square_sum = 0;
-
-		for (int k = 0; k < m.tall; k++)
-			sum += means[(k * m.wide + at.beside) * V + i] * (double)count_of(at.first + k, at.end, m.tall);
-		const double whole = sum / (double)all;
-		for (int k = 0; k < m.tall; k++) {
-			const double d = means[(k * m.wide + at.beside) * V + i] - whole;
-			square_sum += squares[(k * m.wide + at.beside) * V + i] +
-			              d * d * (double)count_of(at.first + k, at.end, m.tall);
-		}
-		to[i] = whole;
-		to[m.c + i] = square_sum;
-	}
+		to[0] = (double)F::load(x + at.top * m.c + c) + own;
+		to[m.c] = all[1] - own * all[0];
+	});
 }
 
-/* The sum of what 8 threads of a channel have, 32 channels of a block; all get it. */
-static __device__ double sum_of_eight(double v)
+/* Adds up what `part` has of the chunks for SETTLE_AT_ONCE channels a block; the first thread of a channel gets both sums. use(chunk,
+ * numbers of the two) is what a chunk adds to them. Four chunks are read at once: there are few blocks. */
+template <class Use>
+static __device__ __forceinline__ void settle(double *a, double *b, const double *part, const columns &m, Use use)
 {
-	__shared__ double part[256];
-	double s = 0;
+	__shared__ double sum[2][SETTLE_THREADS];
+	const int t = (int)threadIdx.x, c = (int)blockIdx.x * SETTLE_AT_ONCE + t % SETTLE_AT_ONCE;
 
-	__syncthreads();
-	part[threadIdx.x] = v;
-	__syncthreads();
-	for (int i = 0; i < 8; i++)
-		s += part[i * 32 + threadIdx.x % 32];
-	return s;
+	for (int k = t / SETTLE_AT_ONCE; c < m.c && k < m.chunks; k += 4 * (SETTLE_THREADS / SETTLE_AT_ONCE)) {
+		double in[4][2];
+
+		PD_UNROLL
+		for (int u = 0; u < 4; u++) {
+			const int chunk = k + u * (SETTLE_THREADS / SETTLE_AT_ONCE);
+			const double *from = part + (int64_t)(chunk < m.chunks ? chunk : k) * 2 * m.c + c;
+
+			in[u][0] = from[0];
+			in[u][1] = from[m.c];
+		}
+		PD_UNROLL
+		for (int u = 0; u < 4; u++)
+			if (k + u * (SETTLE_THREADS / SETTLE_AT_ONCE) < m.chunks)
+				use(k + u * (SETTLE_THREADS / SETTLE_AT_ONCE), in[u]);
+	}
+	sum[0][t] = *a;
+	sum[1][t] = *b;
+	for (int k = SETTLE_THREADS / 2; k >= SETTLE_AT_ONCE; k /= 2) {
+		__syncthreads();
+		if (t < k) {
+			sum[0][t] += sum[0][t + k];
+			sum[1][t] += sum[1][t + k];
+		}
+	}
+	*a = sum[0][t];
+	*b = sum[1][t];
 }
 
-static __global__ void settle_statistics(float *mean, float *var, const double *part, const columns m)
+static __global__ void __launch_bounds__(SETTLE_THREADS)
+	settle_statistics(float *mean, float *var, const double *restrict part, const columns m)
 {
-	const int c = (int)blockIdx.x * 32 + (int)threadIdx.x % 32, from = (int)threadIdx.x / 32;
+	const int c = (int)blockIdx.x * SETTLE_AT_ONCE + (int)threadIdx.x % SETTLE_AT_ONCE;
+	const double from = c < m.c ? part[c] : 0; /* all are added up as distances from the first chunk's mean */
+	const double whole = rows_of(m, 0), last = rows_of(m, m.chunks - 1);
 	double s = 0, q = 0;
 
-	for (int64_t k = from; c < m.c && k < m.chunks; k += 8) {
-		const int64_t n = (k + 1) * m.per < m.rows ? m.per : m.rows - k * m.per;
-		s += part[k * 2 * m.c + c] * (double)n;
-	}
-	const double whole = sum_of_eight(s) / (double)m.rows;
-	for (int64_t k = from; c < m.c && k < m.chunks; k += 8) {
-		const int64_t n = (k + 1) * m.per < m.rows ? m.per : m.rows - k * m.per;
-		const double d = part[k * 2 * m.c + c] - whole;
-		q += part[(k * 2 + 1) * m.c + c] + d * d * (double)n;
-	}
-	q = sum_of_eight(q) / (double)m.rows;
-	if (c < m.c && !from) {
-		mean[c] = (float)whole;
-		var[c] = (float)q;
+	settle(&s, &q, part, m, [&](int chunk, const double *in) {
+		const double n = chunk < m.chunks - 1 ? whole : last, d = in[0] - from;
+
+		s += n * d;
+		q += in[1] + n * d * d;
+	});
+	if (c < m.c && threadIdx.x < SETTLE_AT_ONCE) {
+		const double own = s / (double)m.rows, v = q / (double)m.rows - own * own;
+
+		mean[c] = (float)(from + own);
+		var[c] = v < 0 ? 0 : (float)v;
 	}
 }
 
 template <class F, int V>
-static __global__ void apply(typename F::T *restrict y, const typename F::T *restrict x, const float *scale,
-	const float *bias, const float *mean, const float *var, const columns m, float eps)
+static __global__ void __launch_bounds__(COLUMN_THREADS)
+	apply(typename F::T *restrict y, const typename F::T *restrict x, const float *scale, const float *bias,
+		const float *mean, const float *var, const columns m, float eps)
 {
-	const strip at(m, V);
-	float by[V], from[V], plus[V], v[V];
+	__shared__ column_numbers<3, V> numbers;
+	const strip at(m, V, true);
+	float by[V], from[V], plus[V];
 
-	if (!at.inside)
-		return;
-	for (int i = 0; i < V; i++) {
-		by[i] = scale[at.column + i] / sqrtf(var[at.column + i] + eps);
-		from[i] = mean[at.column + i];
-		plus[i] = bias[at.column + i];
-	}
-	for (int64_t r = at.first; r < at.end; r += m.tall) {
-		vector<F, V>::load(v, x + r * m.c + at.column);
-		for (int i = 0; i < V; i++)
-			v[i] = (v[i] - from[i]) * by[i] + plus[i];
-		vector<F, V>::store(y + r * m.c + at.column, v);
-	}
+	numbers.make(m, [&](int c, float *own) {
+		const float by = scale[c], v = var[c];
+
+		own[1] = mean[c];
+		own[2] = bias[c];
+		own[0] = by / sqrtf(v + eps);
+	});
+	numbers.load(by, m, 0);
+	numbers.load(from, m, 1);
+	numbers.load(plus, m, 2);
+	each_row<AT_ONCE>(
+		at.first, at.end, m.tall, [&](int64_t row) { return pd_read_now<V>(x + row * m.c + at.column); },
+		[&](int64_t row, const pd_vec<typename F::T, V> &in) {
+			float v[V];
+
+			vector<F, V>::open(v, in);
+			PD_UNROLL
+			for (int i = 0; i < V; i++)
+				v[i] = (v[i] - from[i]) * by[i] + plus[i];
+			vector<F, V>::store(y + row * m.c + at.column, v);
+		});
 }
+
+/* Of a row: dy and x. */
+template <class F, int V> struct pair {
+	pd_vec<typename F::T, V> g, v;
+};
 
 /* part [chunks, 2, c]: a chunk's sums of dy (x - mean) / deviation, and of dy. */
 template <class F, int V>
-static __global__ void gradients(double *part, const typename F::T *dy, const typename F::T *x, const float *mean,
-	const float *var, const columns m, float eps)
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3) gradients(double *part, const typename F::T *restrict dy,
+	const typename F::T *restrict x, const float *mean, const float *var, const columns m, float eps)
 {
-	__shared__ double products[PD_COLUMN_THREADS * V], sums[PD_COLUMN_THREADS * V];
+	__shared__ column_sums<double, 2, V> sums;
 	const strip at(m, V);
-	double product[V] = { 0 }, sum[V] = { 0 };
-	float from[V], inverse[V];
+	float from[V];
 
-	for (int i = 0; at.inside && i < V; i++) {
-		from[i] = mean[at.column + i];
-		inverse[i] = 1 / sqrtf(var[at.column + i] + eps);
-	}
-	for (int64_t r = at.first, stop; at.inside && r < at.end; r = stop) {
-		float p[V] = { 0 }, s[V] = { 0 }, g[V], v[V];
+	sums.clear();
+	PD_UNROLL
+	for (int i = 0; i < V; i++)
+		from[i] = at.inside ? mean[at.column + i] : 0;
+	for (int64_t r = at.first, stop; r < at.end; r += (int64_t)RUN * m.tall) {
+		float p[V] = { 0 }, s[V] = { 0 };
 
-		run_of(r, at.end, m.tall, &stop);
-		for (; r < stop; r += m.tall) {
-			vector<F, V>::load(g, dy + r * m.c + at.column);
-			vector<F, V>::load(v, x + r * m.c + at.column);
-			for (int i = 0; i < V; i++) {
-				p[i] += g[i] * (v[i] - from[i]) * inverse[i];
-				s[i] += g[i];
-			}
-		}
-		for (int i = 0; i < V; i++) {
-			product[i] += (double)p[i];
-			sum[i] += (double)s[i];
-		}
-	}
-	for (int i = 0; i < V; i++) {
-		products[threadIdx.x * V + i] = product[i];
-		sums[threadIdx.x * V + i] = sum[i];
-	}
-	__syncthreads();
-	if (at.below || !at.inside)
-		return;
-	double *to = part + (int64_t)(blockIdx.x / m.groups) * 2 * m.c + at.column;
+		stop = run_of(r, at.end, m.tall);
+		each_row<AT_ONCE / 2>(
+			r, stop, m.tall,
+			[&](int64_t row) {
+				const int64_t i = row * m.c + at.column;
 
-	for (int i = 0; i < V; i++) {
-		double p = 0, s = 0;
+				return pair<F, V>{ pd_read_now<V>(dy + i), pd_read_now<V>(x + i) };
+			},
+			[&](int64_t, const pair<F, V> &in) {
+				float g[V], v[V];
 
-		for (int k = 0; k < m.tall; k++) {
-			p += products[(k * m.wide + at.beside) * V + i];
-			s += sums[(k * m.wide + at.beside) * V + i];
-		}
-		to[i] = p;
-		to[m.c + i] = s;
+				vector<F, V>::open(g, in.g);
+				vector<F, V>::open(v, in.v);
+				PD_UNROLL
+				for (int i = 0; i < V; i++) {
+					p[i] += g[i] * (v[i] - from[i]);
+					s[i] += g[i];
+				}
+			});
+		sums.add(0, p);
+		sums.add(1, s);
 	}
+	sums.join(m, [&](int c, const double *all) {
+		double *to = part + (int64_t)at.chunk * 2 * m.c + c;
+
+		to[0] = all[0] * (double)(1 / sqrtf(var[c] + eps));
+		to[m.c] = all[1];
+	});
 }
 
-static __global__ void settle_gradients(float *dscale, float *dbias, const double *part, const columns m)
+static __global__ void __launch_bounds__(SETTLE_THREADS)
+	settle_gradients(float *dscale, float *dbias, const double *restrict part, const columns m)
 {
-	const int c = (int)blockIdx.x * 32 + (int)threadIdx.x % 32, from = (int)threadIdx.x / 32;
+	const int c = (int)blockIdx.x * SETTLE_AT_ONCE + (int)threadIdx.x % SETTLE_AT_ONCE;
 	double p = 0, s = 0;
 
-	for (int64_t k = from; c < m.c && k < m.chunks; k += 8) {
-		p += part[k * 2 * m.c + c];
-		s += part[(k * 2 + 1) * m.c + c];
-	}
-	p = sum_of_eight(p);
-	s = sum_of_eight(s);
-	if (c < m.c && !from) {
+	settle(&p, &s, part, m, [&](int, const double *in) {
+		p += in[0];
+		s += in[1];
+	});
+	if (c < m.c && threadIdx.x < SETTLE_AT_ONCE) {
 		dscale[c] = (float)p;
 		dbias[c] = (float)s;
 	}
 }
 
 template <class F, int V>
-static __global__ void data_gradient(typename F::T *restrict dx, const float *dscale, const float *dbias,
-	const typename F::T *restrict dy, const typename F::T *restrict x, const float *mean, const float *var,
-	const float *scale, const columns m, float eps)
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3) data_gradient(typename F::T *restrict dx,
+	const float *dscale, const float *dbias, const typename F::T *restrict dy, const typename F::T *restrict x,
+	const float *mean, const float *var, const float *scale, const columns m, float eps)
 {
-	const strip at(m, V);
-	float from[V], by[V], slope[V], shift[V], g[V], v[V];
+	__shared__ column_numbers<4, V> numbers;
+	const strip at(m, V, true);
+	const float share = 1 / (float)m.rows;
+	float from[V], by[V], slope[V], shift[V];
 
-	if (!at.inside)
-		return;
-	for (int i = 0; i < V; i++) {
-		const float inverse = 1 / sqrtf(var[at.column + i] + eps);
+	numbers.make(m, [&](int c, float *own) {
+		const float by = scale[c], p = dscale[c] * share, s = dbias[c] * share,
+			    inverse = 1 / sqrtf(var[c] + eps);
 
-		from[i] = mean[at.column + i];
-		by[i] = scale[at.column + i] * inverse;
-		slope[i] = inverse * (float)((double)dscale[at.column + i] / (double)m.rows);
-		shift[i] = (float)((double)dbias[at.column + i] / (double)m.rows);
-	}
-	for (int64_t r = at.first; r < at.end; r += m.tall) {
-		vector<F, V>::load(g, dy + r * m.c + at.column);
-		vector<F, V>::load(v, x + r * m.c + at.column);
-		for (int i = 0; i < V; i++)
-			g[i] = by[i] * (g[i] - shift[i] - (v[i] - from[i]) * slope[i]);
-		vector<F, V>::store(dx + r * m.c + at.column, g);
-	}
+		own[0] = mean[c];
+		own[1] = by * inverse;
+		own[2] = p * inverse;
+		own[3] = s;
+	});
+	numbers.load(from, m, 0);
+	numbers.load(by, m, 1);
+	numbers.load(slope, m, 2);
+	numbers.load(shift, m, 3);
+	each_row<AT_ONCE / 2>(
+		at.first, at.end, m.tall,
+		[&](int64_t row) {
+			const int64_t i = row * m.c + at.column;
+
+			return pair<F, V>{ pd_read_now<V>(dy + i), pd_read_now<V>(x + i) };
+		},
+		[&](int64_t row, const pair<F, V> &in) {
+			float g[V], v[V];
+
+			vector<F, V>::open(g, in.g);
+			vector<F, V>::open(v, in.v);
+			PD_UNROLL
+			for (int i = 0; i < V; i++)
+				g[i] = by[i] * (g[i] - shift[i] - (v[i] - from[i]) * slope[i]);
+			vector<F, V>::store(dx + row * m.c + at.column, g);
+		});
 }
 
 static __global__ void variance(float *v, int c, float eps)
@@ -350,10 +387,11 @@ struct norm_forward : norm {
 				bias, d->n, d->c, inner(), d->eps);
 			return;
 		}
-		PD_LAUNCH((device::statistics<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, part, (const T *)x, m);
-		PD_LAUNCH(device::settle_statistics, pd_blocks(m.c, 32), 256, 0, mean, var, part, m);
-		PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to, (const T *)x,
-			scale, bias, mean, var, m, d->eps);
+		PD_LAUNCH((device::statistics<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, part, (const T *)x, m);
+		PD_LAUNCH(device::settle_statistics, pd_blocks(m.c, SETTLE_AT_ONCE), SETTLE_THREADS, 0, mean, var, part,
+			m);
+		PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, (const T *)x, scale,
+			bias, mean, var, m, d->eps);
 	}
 };
 
@@ -364,8 +402,8 @@ struct norm_evaluate : norm {
 		const columns m = matrix(V);
 
 		if (d->nhwc)
-			PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to,
-				(const T *)x, scale, bias, mean, var, m, d->eps);
+			PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, (const T *)x,
+				scale, bias, mean, var, m, d->eps);
 		else
 			PD_LAUNCH(device::evaluate<F>, (unsigned)d->c, 512, 0, (T *)to, (const T *)x, scale, bias, mean,
 				var, d->n, d->c, inner(), d->eps);
@@ -383,11 +421,12 @@ struct norm_backward : norm {
 				(const T *)x, mean, var, scale, d->n, d->c, inner(), d->eps);
 			return;
 		}
-		PD_LAUNCH((device::gradients<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, part, (const T *)dy,
+		PD_LAUNCH((device::gradients<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, part, (const T *)dy,
 			(const T *)x, mean, var, m, d->eps);
-		PD_LAUNCH(device::settle_gradients, pd_blocks(m.c, 32), 256, 0, dscale, dbias, part, m);
-		PD_LAUNCH((device::data_gradient<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to, dscale,
-			dbias, (const T *)dy, (const T *)x, mean, var, scale, m, d->eps);
+		PD_LAUNCH(device::settle_gradients, pd_blocks(m.c, SETTLE_AT_ONCE), SETTLE_THREADS, 0, dscale, dbias,
+			part, m);
+		PD_LAUNCH((device::data_gradient<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, dscale, dbias,
+			(const T *)dy, (const T *)x, mean, var, scale, m, d->eps);
 	}
 };
 
