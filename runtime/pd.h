@@ -689,6 +689,7 @@ typedef struct pd_bn_desc {
 	int what, n, c, nd, sp[3], nhwc;
 	float eps;
 	pd_dtype type;
+	int relu; /* is part of it; on GPUs, of channels-last images of 16 bits alone */
 } pd_bn_desc;
 size_t pd_bn_scratch(const pd_bn_desc *d);
 void pd_bn_init(pd_bn *o, const pd_bn_desc *d);
@@ -699,6 +700,13 @@ void pd_bn_evaluate(const pd_bn *o, void *y, const void *x, const float *scale, 
 	const float *var);
 void pd_bn_backward(const pd_bn *o, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
 	const float *mean, const float *var, const float *scale, void *scratch);
+/* With relu; more: NULL, or what is added before it, and then the backward is that of a normalization without. */
+void pd_bn_relu_forward(const pd_bn *o, void *y, float *mean, float *var, const void *x, const float *scale,
+	const float *bias, const void *more);
+void pd_bn_relu_evaluate(const pd_bn *o, void *y, const void *x, const float *scale, const float *bias,
+	const float *mean, const float *var, const void *more);
+void pd_bn_relu_backward(const pd_bn *o, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
+	const float *mean, const float *var, const float *scale, const float *bias);
 
 /* ---- programs for GPUs (gpu*.c, .cu): tensors lie in device memory ----
  *

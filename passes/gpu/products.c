@@ -8,8 +8,8 @@
  *     ... the gradient of Gelu               likewise, by what went in
  *     Conv with a bias, Relu                 ConvRelu, by cuDNN; ReluGrad reads its result as before
  *     the product of weights' gradient, and ReduceSum over its rows: the bias's gradient is added up while the product reads
- * and what products_between.c does with what lies between them, sums.c with what goes round normalisations, packed.c with queries,
- * keys and values.
+ * and what products_between.c does with what lies between them, sums.c and norms.c with what goes round normalisations, packed.c
+ * with queries, keys and values.
  *
  * Behind split, recompute and defer: what they cut apart stays apart. With --reproducible nodes only change their name, for
  * where a plan cuts must not change a bit. What cuBLASLt has no form for (a bias that is a matrix, matrices at uneven
@@ -295,7 +295,7 @@ static bool sums_rows(const Node *n)
 	return axes.n > 0 && t->rank > 1;
 }
 
-static bool precedes(const Node *a, const Node *b)
+bool prod_precedes(const Node *a, const Node *b)
 {
 	while (a && a != b)
 		a = a->next;
@@ -307,7 +307,7 @@ bool prod_read_behind(const Value *v, const Node *n)
 {
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *u = v->uses[i].node;
-		if (u->graph == n->graph && !precedes(n, u))
+		if (u->graph == n->graph && !prod_precedes(n, u))
 			return false;
 	}
 	return true;
@@ -387,6 +387,7 @@ static void stage_products(Products *p, Stage *s)
 		each(p, g[i], OP_Product, OP_Product, add_relu);
 		each(p, g[i], OP_Product, OP_Product, add_gelu);
 		each(p, g[i], OP_Conv, OP_Conv, conv_relu);
+		each(p, g[i], OP_BatchNorm, OP_BatchNorm, prod_batchnorm_relu);
 	}
 	for (int i = 0; whole && i < n; i++) {
 		if (g[i] == s->update)
@@ -398,6 +399,7 @@ static void stage_products(Products *p, Stage *s)
 		each(p, g[i], OP_LayerNormGrad, OP_RMSNormGrad, prod_norm_gradient);
 		each(p, g[i], OP_DropoutGrad, OP_DropoutGrad, prod_norm_past);
 		each(p, g[i], OP_ReluGrad, OP_ReluGrad, relu_gradient);
+		each(p, g[i], OP_ReluGrad, OP_ReluGrad, prod_batchnorm_relu_gradient);
 		each(p, g[i], OP_GeluTanhGrad, OP_GeluTanhGrad, gelu_gradient);
 		each(p, g[i], OP_ReduceSum, OP_ReduceSum, add_sum);
 		each(p, g[i], OP_Split, OP_Split, prod_packed);

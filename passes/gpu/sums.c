@@ -49,8 +49,7 @@ static void draw_as(Node *norm, const Node *drop)
 	attr_set_int(norm, "evaluates", attr_int(drop, "evaluates"));
 }
 
-/* The results of made, which has one more, are those of n. */
-static void instead_of(Products *p, Node *n, Node *made)
+void prod_instead_of(Products *p, Node *n, Node *made)
 {
 	const int count = n->nout;
 	const char **name = NEWN(p->cx->scratch, const char *, count);
@@ -84,7 +83,7 @@ void prod_norm_past(Products *p, Node *n)
 	Builder b = prod_at(p, norm);
 	Node *made = build(&b, norm->op, norm->attr, norm->nin, norm->in, NULL);
 	prod_becomes(p, n->out[0], made->out[made->nout - 1]);
-	instead_of(p, norm, made);
+	prod_instead_of(p, norm, made);
 }
 
 /* Two operands of as many elements, in f32 and plain order. */
@@ -127,5 +126,5 @@ void prod_norm_sum(Products *p, Node *n)
 		draw_as(n, drop);
 	Node *whole = build(&b, n->op, n->attr, full + (part[1] != NULL), in, NULL);
 	prod_becomes(p, sum, whole->out[whole->nout - 1]);
-	instead_of(p, n, whole);
+	prod_instead_of(p, n, whole);
 }

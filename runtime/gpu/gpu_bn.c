@@ -24,7 +24,7 @@ size_t pd_bn_scratch(const pd_bn_desc *d)
 
 static bool by_library(const pd_bn_desc *d)
 {
-	return d->type != PD_BF16 && d->type != PD_F16 && !d->nhwc && !rt_program->reproducible &&
+	return d->type != PD_BF16 && d->type != PD_F16 && !d->nhwc && !d->relu && !rt_program->reproducible &&
 	       (double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES && dnn_takes(d->n, d->c, d->nd, d->sp);
 }
 
@@ -82,7 +82,7 @@ void pd_bn_forward(const pd_bn *p, void *y, float *mean, float *var, const void 
 
 	(void)scratch;
 	if (!o->x) {
-		pd_norm_forward(&o->d, y, mean, var, x, scale, bias, sums.at);
+		pd_norm_forward(&o->d, y, mean, var, x, scale, bias, NULL, sums.at);
 		return;
 	}
 	dnn_check(cudnnBatchNormalizationForwardTraining(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, o->x, x,
@@ -98,7 +98,7 @@ void pd_bn_evaluate(const pd_bn *p, void *y, const void *x, const float *scale, 
 	const float one = 1, none = 0;
 
 	if (!o->x)
-		pd_norm_evaluate(&o->d, y, x, scale, bias, mean, var);
+		pd_norm_evaluate(&o->d, y, x, scale, bias, mean, var, NULL);
 	else
 		dnn_check(cudnnBatchNormalizationForwardInference(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none,
 				  o->x, x, o->x, y, o->row, scale, bias, mean, var, (double)o->d.eps),
@@ -113,11 +113,35 @@ void pd_bn_backward(const pd_bn *p, void *dx, float *dscale, float *dbias, const
 
 	(void)scratch;
 	if (!o->x) {
-		pd_norm_backward(&o->d, dx, dscale, dbias, dy, x, mean, var, scale, sums.at);
+		pd_norm_backward(&o->d, dx, dscale, dbias, dy, x, mean, var, scale, NULL, sums.at);
 		return;
 	}
 	pd_norm_inverse(inverse.at, var, o->d.c, o->d.eps);
 	dnn_check(cudnnBatchNormalizationBackward(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, &one, &none, o->x,
 			  x, o->x, dy, o->x, dx, o->row, scale, dscale, dbias, (double)o->d.eps, mean, inverse.at),
 		"cudnnBatchNormalizationBackward");
+}
+
+void pd_bn_relu_forward(const pd_bn *p, void *y, float *mean, float *var, const void *x, const float *scale,
+	const float *bias, const void *more)
+{
+	const norm *o = p->impl;
+
+	pd_norm_forward(&o->d, y, mean, var, x, scale, bias, more, sums.at);
+}
+
+void pd_bn_relu_evaluate(const pd_bn *p, void *y, const void *x, const float *scale, const float *bias,
+	const float *mean, const float *var, const void *more)
+{
+	const norm *o = p->impl;
+
+	pd_norm_evaluate(&o->d, y, x, scale, bias, mean, var, more);
+}
+
+void pd_bn_relu_backward(const pd_bn *p, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
+	const float *mean, const float *var, const float *scale, const float *bias)
+{
+	const norm *o = p->impl;
+
+	pd_norm_backward(&o->d, dx, dscale, dbias, dy, x, mean, var, scale, bias, sums.at);
 }

@@ -202,10 +202,18 @@ static __global__ void __launch_bounds__(SETTLE_THREADS)
 	}
 }
 
-template <class F, int V>
+/* Two values of a row: x and what is added to it, or dy and x. */
+template <class F, int V> struct pair {
+	pd_vec<typename F::T, V> a, b;
+};
+
+/* What is behind the normalization: nothing, a Relu, or a sum and a Relu. */
+enum { PLAIN, RELU, SUM_RELU };
+
+template <class F, int V, int END>
 static __global__ void __launch_bounds__(COLUMN_THREADS)
-	apply(typename F::T *restrict y, const typename F::T *restrict x, const float *scale, const float *bias,
-		const float *mean, const float *var, const columns m, float eps)
+	apply(typename F::T *restrict y, const typename F::T *restrict x, const typename F::T *restrict more,
+		const float *scale, const float *bias, const float *mean, const float *var, const columns m, float eps)
 {
 	__shared__ column_numbers<3, V> numbers;
 	const strip at(m, V, true);
@@ -221,37 +229,49 @@ static __global__ void __launch_bounds__(COLUMN_THREADS)
 	numbers.load(by, m, 0);
 	numbers.load(from, m, 1);
 	numbers.load(plus, m, 2);
-	each_row<AT_ONCE>(
-		at.first, at.end, m.tall, [&](int64_t row) { return pd_read_now<V>(x + row * m.c + at.column); },
-		[&](int64_t row, const pd_vec<typename F::T, V> &in) {
-			float v[V];
+	each_row<END == SUM_RELU ? AT_ONCE / 2 : AT_ONCE>(
+		at.first, at.end, m.tall,
+		[&](int64_t row) {
+			const int64_t i = row * m.c + at.column;
 
-			vector<F, V>::open(v, in);
+			return pair<F, V>{ pd_read_now<V>(x + i), pd_read_now<V>((END == SUM_RELU ? more : x) + i) };
+		},
+		[&](int64_t row, const pair<F, V> &in) {
+			float v[V], w[V] = { 0 };
+
+			vector<F, V>::open(v, in.a);
+			if (END == SUM_RELU)
+				vector<F, V>::open(w, in.b);
 			PD_UNROLL
-			for (int i = 0; i < V; i++)
+			for (int i = 0; i < V; i++) {
 				v[i] = (v[i] - from[i]) * by[i] + plus[i];
+				if (END == SUM_RELU)
+					v[i] += w[i];
+				if (END != PLAIN)
+					v[i] = v[i] < 0 ? 0 : v[i];
+			}
 			vector<F, V>::store(y + row * m.c + at.column, v);
 		});
 }
 
-/* Of a row: dy and x. */
-template <class F, int V> struct pair {
-	pd_vec<typename F::T, V> g, v;
-};
-
-/* part [chunks, 2, c]: a chunk's sums of dy (x - mean) / deviation, and of dy. */
-template <class F, int V>
-static __global__ void __launch_bounds__(COLUMN_THREADS, 3) gradients(double *part, const typename F::T *restrict dy,
-	const typename F::T *restrict x, const float *mean, const float *var, const columns m, float eps)
+/* part [chunks, 2, c]: a chunk's sums of dy (x - mean) / deviation, and of dy. Behind a Relu dy is 0 where that let nothing through,
+ * which x says as it did in the forward. */
+template <class F, int V, int END>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3)
+	gradients(double *part, const typename F::T *restrict dy, const typename F::T *restrict x, const float *mean,
+		const float *var, const float *scale, const float *bias, const columns m, float eps)
 {
 	__shared__ column_sums<double, 2, V> sums;
 	const strip at(m, V);
-	float from[V];
+	float from[V], by[V], plus[V];
 
 	sums.clear();
 	PD_UNROLL
-	for (int i = 0; i < V; i++)
+	for (int i = 0; i < V; i++) {
 		from[i] = at.inside ? mean[at.column + i] : 0;
+		by[i] = END == RELU && at.inside ? scale[at.column + i] / sqrtf(var[at.column + i] + eps) : 0;
+		plus[i] = END == RELU && at.inside ? bias[at.column + i] : 0;
+	}
 	for (int64_t r = at.first, stop; r < at.end; r += (int64_t)RUN * m.tall) {
 		float p[V] = { 0 }, s[V] = { 0 };
 
@@ -266,10 +286,12 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 3) gradients(double *pa
 			[&](int64_t, const pair<F, V> &in) {
 				float g[V], v[V];
 
-				vector<F, V>::open(g, in.g);
-				vector<F, V>::open(v, in.v);
+				vector<F, V>::open(g, in.a);
+				vector<F, V>::open(v, in.b);
 				PD_UNROLL
 				for (int i = 0; i < V; i++) {
+					if (END == RELU && !((v[i] - from[i]) * by[i] + plus[i] > 0))
+						g[i] = 0;
 					p[i] += g[i] * (v[i] - from[i]);
 					s[i] += g[i];
 				}
@@ -301,29 +323,31 @@ static __global__ void __launch_bounds__(SETTLE_THREADS)
 	}
 }
 
-template <class F, int V>
-static __global__ void __launch_bounds__(COLUMN_THREADS, 3) data_gradient(typename F::T *restrict dx,
-	const float *dscale, const float *dbias, const typename F::T *restrict dy, const typename F::T *restrict x,
-	const float *mean, const float *var, const float *scale, const columns m, float eps)
+template <class F, int V, int END>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3)
+	data_gradient(typename F::T *restrict dx, const float *dscale, const float *dbias,
+		const typename F::T *restrict dy, const typename F::T *restrict x, const float *mean, const float *var,
+		const float *scale, const float *bias, const columns m, float eps)
 {
-	__shared__ column_numbers<4, V> numbers;
+	__shared__ column_numbers<5, V> numbers;
 	const strip at(m, V, true);
 	const float share = 1 / (float)m.rows;
-	float from[V], by[V], slope[V], shift[V];
+	float from[V], by[V], slope[V], shift[V], plus[V];
 
 	numbers.make(m, [&](int c, float *own) {
-		const float by = scale[c], p = dscale[c] * share, s = dbias[c] * share,
-			    inverse = 1 / sqrtf(var[c] + eps);
+		const float by = scale[c], p = dscale[c] * share, s = dbias[c] * share, deviation = sqrtf(var[c] + eps);
 
 		own[0] = mean[c];
-		own[1] = by * inverse;
-		own[2] = p * inverse;
+		own[1] = by / deviation; /* as in the forward, to the bit */
+		own[2] = p / deviation;
 		own[3] = s;
+		own[4] = END == RELU ? bias[c] : 0;
 	});
 	numbers.load(from, m, 0);
 	numbers.load(by, m, 1);
 	numbers.load(slope, m, 2);
 	numbers.load(shift, m, 3);
+	numbers.load(plus, m, 4);
 	each_row<AT_ONCE / 2>(
 		at.first, at.end, m.tall,
 		[&](int64_t row) {
@@ -334,11 +358,14 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 3) data_gradient(typena
 		[&](int64_t row, const pair<F, V> &in) {
 			float g[V], v[V];
 
-			vector<F, V>::open(g, in.g);
-			vector<F, V>::open(v, in.v);
+			vector<F, V>::open(g, in.a);
+			vector<F, V>::open(v, in.b);
 			PD_UNROLL
-			for (int i = 0; i < V; i++)
+			for (int i = 0; i < V; i++) {
+				if (END == RELU && !((v[i] - from[i]) * by[i] + plus[i] > 0))
+					g[i] = 0;
 				g[i] = by[i] * (g[i] - shift[i] - (v[i] - from[i]) * slope[i]);
+			}
 			vector<F, V>::store(dx + row * m.c + at.column, g);
 		});
 }
@@ -365,7 +392,7 @@ static __global__ void inverse(float *to, const float *v, int c, float eps)
 struct norm {
 	const pd_bn_desc *d;
 	void *to; /* y, dx */
-	const void *x, *dy;
+	const void *x, *dy, *more;
 	const float *scale, *bias;
 	float *mean, *var; /* of a backward: read */
 	float *dscale, *dbias;
@@ -374,6 +401,24 @@ struct norm {
 	int inner() const { return d->sp[0] * d->sp[1] * d->sp[2]; }
 
 	columns matrix(int v) const { return pd_columns((int64_t)d->n * inner(), d->c, v); }
+
+	template <class F, int V, int END> void applied(const columns &m) const
+	{
+		typedef typename F::T T;
+
+		PD_LAUNCH((device::apply<F, V, END>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, (const T *)x,
+			(const T *)more, scale, bias, mean, var, m, d->eps);
+	}
+
+	template <class F, int V> void ended(const columns &m) const
+	{
+		if (more)
+			applied<F, V, SUM_RELU>(m);
+		else if (d->relu)
+			applied<F, V, RELU>(m);
+		else
+			applied<F, V, PLAIN>(m);
+	}
 };
 
 struct norm_forward : norm {
@@ -390,8 +435,7 @@ struct norm_forward : norm {
 		PD_LAUNCH((device::statistics<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, part, (const T *)x, m);
 		PD_LAUNCH(device::settle_statistics, pd_blocks(m.c, SETTLE_AT_ONCE), SETTLE_THREADS, 0, mean, var, part,
 			m);
-		PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, (const T *)x, scale,
-			bias, mean, var, m, d->eps);
+		ended<F, V>(m);
 	}
 };
 
@@ -402,8 +446,7 @@ struct norm_evaluate : norm {
 		const columns m = matrix(V);
 
 		if (d->nhwc)
-			PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, (const T *)x,
-				scale, bias, mean, var, m, d->eps);
+			ended<F, V>(m);
 		else
 			PD_LAUNCH(device::evaluate<F>, (unsigned)d->c, 512, 0, (T *)to, (const T *)x, scale, bias, mean,
 				var, d->n, d->c, inner(), d->eps);
@@ -411,6 +454,18 @@ struct norm_evaluate : norm {
 };
 
 struct norm_backward : norm {
+	template <class F, int V, int END> void columns_of(const columns &m)
+	{
+		typedef typename F::T T;
+
+		PD_LAUNCH((device::gradients<F, V, END>), m.groups * m.chunks, COLUMN_THREADS, 0, part, (const T *)dy,
+			(const T *)x, mean, var, scale, bias, m, d->eps);
+		PD_LAUNCH(device::settle_gradients, pd_blocks(m.c, SETTLE_AT_ONCE), SETTLE_THREADS, 0, dscale, dbias,
+			part, m);
+		PD_LAUNCH((device::data_gradient<F, V, END>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, dscale,
+			dbias, (const T *)dy, (const T *)x, mean, var, scale, bias, m, d->eps);
+	}
+
 	template <class F, int V> void run()
 	{
 		typedef typename F::T T;
@@ -421,12 +476,10 @@ struct norm_backward : norm {
 				(const T *)x, mean, var, scale, d->n, d->c, inner(), d->eps);
 			return;
 		}
-		PD_LAUNCH((device::gradients<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, part, (const T *)dy,
-			(const T *)x, mean, var, m, d->eps);
-		PD_LAUNCH(device::settle_gradients, pd_blocks(m.c, SETTLE_AT_ONCE), SETTLE_THREADS, 0, dscale, dbias,
-			part, m);
-		PD_LAUNCH((device::data_gradient<F, V>), m.groups * m.chunks, COLUMN_THREADS, 0, (T *)to, dscale, dbias,
-			(const T *)dy, (const T *)x, mean, var, scale, m, d->eps);
+		if (bias)
+			columns_of<F, V, RELU>(m);
+		else
+			columns_of<F, V, PLAIN>(m);
 	}
 };
 
@@ -455,31 +508,31 @@ PD_HOST size_t pd_norm_room(const pd_bn_desc *d)
 }
 
 PD_HOST void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *var, const void *x, const float *scale,
-	const float *bias, double *room)
+	const float *bias, const void *more, double *room)
 {
 	device::norm_forward o;
 
-	o.d = d, o.to = y, o.x = x, o.scale = scale, o.bias = bias, o.mean = mean, o.var = var, o.part = room;
+	o.d = d, o.to = y, o.x = x, o.more = more, o.scale = scale, o.bias = bias, o.mean = mean, o.var = var, o.part = room;
 	pd_for_type(d->type, d->c, o);
 }
 
 PD_HOST void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const float *scale, const float *bias,
-	const float *mean, const float *var)
+	const float *mean, const float *var, const void *more)
 {
 	device::norm_evaluate o;
 
-	o.d = d, o.to = y, o.x = x, o.scale = scale, o.bias = bias, o.mean = (float *)mean, o.var = (float *)var;
+	o.d = d, o.to = y, o.x = x, o.more = more, o.scale = scale, o.bias = bias, o.mean = (float *)mean, o.var = (float *)var;
 	pd_for_type(d->type, d->c, o);
 }
 
 PD_HOST void pd_norm_backward(const pd_bn_desc *d, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
-	const float *mean, const float *var, const float *scale, double *room)
+	const float *mean, const float *var, const float *scale, const float *bias, double *room)
 {
 	device::norm_backward o;
 
 	o.d = d, o.to = dx, o.dscale = dscale, o.dbias = dbias, o.dy = dy, o.x = x, o.mean = (float *)mean,
 	o.var = (float *)var;
-	o.scale = scale, o.part = room;
+	o.scale = scale, o.bias = bias, o.part = room;
 	pd_for_type(d->type, d->c, o);
 }
 

@@ -148,14 +148,15 @@ void rt_last(float *h, const float *y, const float *h0, int batch, int k, const 
 void rt_last_back(float *dy, const float *dh, int batch, int k, const int32_t *lens);
 void rt_empty_back(float *dh0, const float *dh, int batch, int k, const int32_t *lens);
 
-/* gpu_norm.cu: batch normalization by kernels of ours; and 1 / sqrt(variance + eps), one per channel, from or into variances. */
+/* gpu_norm.cu: batch normalization by kernels of ours; and 1 / sqrt(variance + eps), one per channel, from or into variances.
+ * more, bias of a backward: NULL, or of a normalization with a Relu (pd_bn_relu_forward, pd_bn_relu_backward). */
 size_t pd_norm_room(const pd_bn_desc *d); /* bytes of `room` */
 void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *var, const void *x, const float *scale,
-	const float *bias, double *room);
+	const float *bias, const void *more, double *room);
 void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const float *scale, const float *bias,
-	const float *mean, const float *var);
+	const float *mean, const float *var, const void *more);
 void pd_norm_backward(const pd_bn_desc *d, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
-	const float *mean, const float *var, const float *scale, double *room);
+	const float *mean, const float *var, const float *scale, const float *bias, double *room);
 void pd_norm_variance(float *v, int c, float eps); /* in place */
 void pd_norm_inverse(float *to, const float *var, int c, float eps);
 
