@@ -801,7 +801,7 @@ void pd_recurrent_backward_weights(const pd_recurrent *o, float *dw, float *dr, 
  * batch, head and row. pd_attention_run gives 0 where the library has none: nothing was done then. */
 typedef struct pd_attention_desc {
 	pd_dtype type;
-	int causal;
+	int causal, backward;
 	float scale;
 	int64_t b, h, tq, tk, d, dv, q[3], k[3], v[3], y[3];
 } pd_attention_desc;
@@ -811,6 +811,9 @@ typedef struct pd_attention {
 void pd_attention_init(pd_attention *o, const pd_attention_desc *d);
 int pd_attention_run(
 	const pd_attention *o, void *y, float *lse, float *rest, const void *q, const void *k, const void *v);
+/* The gradients of an object made with `backward`, which lie as what they are of, dy as y; not of what lse rounded. */
+int pd_attention_grad_run(const pd_attention *o, void *dq, void *dk, void *dv, const void *dy, const void *q,
+	const void *k, const void *v, const void *y, const float *lse);
 /* Pooling over 1 to 3 spatial axes of f32 images in plain order; backward: of averages. */
 typedef enum pd_pool_kind {
 	PD_MAX,

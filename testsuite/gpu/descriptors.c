@@ -1,6 +1,7 @@
 /* descriptors.c: in front of NVIDIA's libraries where there is no GPU (LD_PRELOAD): the device, its memory and what the libraries ask of
  * it are made up, all else is theirs. So a program that is started with --check makes every descriptor by the libraries' own code, which
- * refuses sizes, types and combinations that it does not know. Nothing is computed. */
+ * refuses sizes, types and combinations that it does not know. cuDNN's graphs of operations are planned for an H100, whose properties it
+ * is told. Nothing is computed. */
 #define _GNU_SOURCE
 #include <cublasLt.h>
 #include <cublas_v2.h>
@@ -146,6 +147,54 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t h, cudnnRNNDescriptor_t r,
 	const cudnnStatus_t s = f(h, r, mode, x, work, reserve);
 
 	return s == CUDNN_STATUS_EXECUTION_FAILED_CUDART ? CUDNN_STATUS_SUCCESS : s;
+}
+
+/* ---- graphs of operations: an H100's properties in the place of a handle ---- */
+
+static cudnnBackendDescriptor_t h100(void)
+{
+	static const char text[] =
+		"{\"deviceName\": \"NVIDIA H100 80GB HBM3\", \"deviceVer\": 900, \"driverVer\": 13000, \"multiProcessorCount\": 132,"
+		"\"smClockRateKHz\": 1980000, \"memClockRateKHz\": 2619000, \"l2CacheSize\": 52428800, \"totalGlobalMem\": 85899345920,"
+		"\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], \"maxThreadsPerBlock\": 1024,"
+		"\"maxThreadsPerSM\": 2048, \"maxCtasPerSM\": 32, \"warpSize\": 32, \"regsPerBlock\": 65536, \"maxRegistersPerSM\": 65536,"
+		"\"maxSharedMemoryPerBlock\": 49152, \"maxSharedMemoryPerBlockOptin\": 232448, \"reservedSharedMemoryPerBlock\": 1024,"
+		"\"supportCoopLaunch\": 1, \"isTccDriver\": 0, \"pciDeviceId\": 0, \"cudaDeviceId\": 0}";
+	static cudnnBackendDescriptor_t made;
+
+	if (!made && (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &made) ||
+			     cudnnBackendSetAttribute(made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+				     sizeof text - 1, text) ||
+			     cudnnBackendFinalize(made)))
+		abort();
+	return made;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+	cudnnBackendAttributeType_t type, int64_t n, const void *of)
+{
+	cudnnStatus_t (*set)(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t, cudnnBackendAttributeType_t,
+		int64_t, const void *) = real("cudnnBackendSetAttribute");
+	cudnnBackendDescriptor_t p;
+	cudnnStatus_t s;
+
+	switch (name) {
+	case CUDNN_ATTR_OPERATIONGRAPH_HANDLE: return CUDNN_STATUS_SUCCESS;
+	case CUDNN_ATTR_EXECUTION_PLAN_HANDLE:
+		p = h100();
+		return set(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p);
+	case CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH:
+		p = h100();
+		s = set(d, name, type, n, of);
+		return s ? s : set(d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p);
+	default: return set(d, name, type, n, of);
+	}
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+{
+	(void)h, (void)plan, (void)pack;
+	return CUDNN_STATUS_SUCCESS;
 }
 
 #define ALGORITHM(NAME, PERF, A, B, C, D) \

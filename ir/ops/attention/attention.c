@@ -289,17 +289,31 @@ static void score_holes(const Node *n, Holes *h, const Geo *g)
 		h, "LEAST", "%s", t == DT_f64 ? "-746" : "-104"); /* exp of it is less than half of the least number */
 }
 
-/* GPUs: the library's forward, where it may have one: heads of 16 bits, in rows of whole multiples of 16 bytes, nothing but later
- * keys hidden. The kernel does it where the library has none after all, and is told whether it has: the library leaves later keys
- * out, and of FILLED the kernel looks for rows where that is wrong. */
+static const char *forward_args(const struct attention *at)
+{
+	return at->packed ? "$0, $0 + $PART, $0 + 2 * $PART" : "$0, $1, $2";
+}
+
+/* rest: with what rounding took from lse, too */
+static const char *grad_args(const struct attention *at, bool rest)
+{
+	return !at->packed
+	               ? rest ? "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5, $6" : "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5"
+	       : rest ? "$=0, $=0 + $PART, $=0 + 2 * $PART, $0, $1, $1 + $PART, $1 + 2 * $PART, $4, $5, $6"
+	              : "$=0, $=0 + $PART, $=0 + 2 * $PART, $0, $1, $1 + $PART, $1 + 2 * $PART, $4, $5";
+}
+
+/* GPUs: the library's fused kernels, where it may have them: heads of 16 bits, in rows of whole multiples of 16 bytes, nothing but
+ * later keys hidden. The kernel does it where the library has none after all, and is told whether it has: the library leaves later
+ * keys out, and of FILLED the kernel looks for rows where that is wrong. */
 static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 {
 	const struct attention *at = n->attr;
 	const int64_t *s[] = { g->q, g->k, g->v, g->y };
 	const char *text = "";
 
-	if (is_grad(n) || !vectors || !dtype_half(n->in[0]->type.dtype) || mask_of(n) || bias_of(n) || at->ratio > 0 ||
-		at->transK || g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1) {
+	if (!vectors || !dtype_half(n->in[0]->type.dtype) || mask_of(n) || bias_of(n) || at->ratio > 0 || at->transK ||
+		g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1) {
 		hole_int(h, "LIBRARY", 0);
 		return;
 	}
@@ -307,14 +321,18 @@ static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 		text = arena_printf(h->arena, "%s, .%c = { %lld, %lld, %lld }", text, "qkvy"[i], (long long)s[i][0],
 			(long long)s[i][1], (long long)s[i][2]);
 	hole_text(h, "DESC",
-		"(pd_attention_desc){ .type = %s, .causal = %d, .scale = %s, .b = %lld, .h = %lld, .tq = %lld, .tk = %lld, "
+		"(pd_attention_desc){ .type = %s, .causal = %d, .backward = %d, .scale = %s, .b = %lld, .h = %lld, .tq = %lld, .tk = %lld, "
 		".d = %lld, .dv = %lld%s }",
-		n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16", at->causal != 0,
+		n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16", at->causal != 0, is_grad(n),
 		c_literal(h->arena, DT_f32, at->scale, 0), (long long)g->b, (long long)g->h, (long long)g->tq,
 		(long long)g->tk, (long long)g->d, (long long)g->dv, text);
 	hole_int(h, "LIBRARY", 1);
-	const char *packed = at->packed ? "$0, $0 + $PART, $0 + 2 * $PART" : "$0, $1, $2";
-	hole_text(h, "CUDA_CALL", "$k($=, $=1, $=2, %s, pd_attention_run(&$o, $=, $=1, $=2, %s));", packed, packed);
+	if (is_grad(n))
+		hole_text(h, "CUDA_CALL", "$k(%s, pd_attention_grad_run(&$o, %s));", grad_args(at, true),
+			grad_args(at, false));
+	else
+		hole_text(h, "CUDA_CALL", "$k($=, $=1, $=2, %s, pd_attention_run(&$o, $=, $=1, $=2, %s));",
+			forward_args(at), forward_args(at));
 }
 
 static int64_t sixteens(int64_t n, int64_t most)
@@ -368,11 +386,8 @@ static void call_hole(const Node *n, Holes *h)
 {
 	const struct attention *at = n->attr;
 	const int first = is_grad(n) ? 7 : 3;
-	const char *plain = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5, $6" : "$=0, $=1, $=2, $0, $1, $2";
-	const char *packed =
-		is_grad(n) ? "$=0, $=0 + $PART, $=0 + 2 * $PART, $0, $1, $1 + $PART, $1 + 2 * $PART, $4, $5, $6"
-			   : "$=0, $=1, $=2, $0, $0 + $PART, $0 + 2 * $PART";
-	const char *args = at->packed ? packed : plain;
+	const char *args =
+		is_grad(n) ? grad_args(at, true) : arena_printf(h->arena, "$=0, $=1, $=2, %s", forward_args(at));
 
 	for (int i = first; i < n->nin; i++)
 		if (n->in[i])
@@ -526,5 +541,7 @@ const OpDef op_AttentionGrad = {
 	COMMON,
 	.cpu = { .file = "attention_grad.cpu.c" },
 	.ref = { .file = "attention_grad.ref.c" },
-	.cuda = { .file = "attention_grad.cuda.cu" },
+	.cuda = { .file = "attention_grad.cuda.cu",
+		.object = "pd_attention",
+		.init = "pd_attention_init(&$o, &$DESC);" },
 };

@@ -5,7 +5,8 @@
  * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second. */
 #if FILLED
 /* No gradient reaches the products of later keys, and the second kernel looks at queries before its keys only
- * where one of them leaves them any weight. */
+ * where one of them leaves them any weight. done: the library has left them out, and heads with such a row, blocks of keys
+ * with such a query are to do theirs again. */
 #endif
 #include <gpu_tiles.h>
 
@@ -61,9 +62,21 @@ static __device__ void products_of(float *t, const TS *dy, const TS *y, int row)
 	}
 }
 
+#if FILLED
+/* Whether one of the first queries of a head leaves later keys any weight. */
+static __device__ bool needed(const float *lse, const float *rest, int n, int64_t end)
+{
+	int any = 0;
+
+	for (int64_t i = (int)threadIdx.x; i < end && i < TQ; i += THREADS)
+		any |= FILL - lse[(int64_t)n * TQ + i] - rest[(int64_t)n * TQ + i] > LEAST;
+	return __syncthreads_or(any);
+}
+#endif
+
 static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *ts, const TS *dy, const TS *q,
 	const TS *k, const TS *v, const TS *y, const float *lse, const float *rest, const uint8_t *mask, const float *bias,
-	const double *late, int64_t of_step, uint64_t id)
+	const double *late, int64_t of_step, uint64_t id, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *dys = qs + MINE * PITCH, *ks = dys + MINE * PITCHV, *vs = ks + KEYS * PITCH;
@@ -80,6 +93,12 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *
 #endif
 	float to[DC / 8][4] = {}, t[2] = {}, l[2], m[2];
 
+#if FILLED
+	if (done && !needed(lse, rest, n, TQ))
+		return;
+#else
+	(void)done;
+#endif
 	products_of(t, dy + b * YB + h * YH, y + b * YB + h * YH, row);
 	for (int r = 0; r < 2; r++) {
 		const int64_t at = (int64_t)n * TQ + (row + 8 * r < TQ ? row + 8 * r : TQ - 1);
@@ -169,7 +188,7 @@ static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *d
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT / 2 : 1) keys(TS *dk, TS *dv, const float *ts,
 	const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest, const uint8_t *mask,
-	const float *bias, const double *late, int64_t of_step, uint64_t id)
+	const float *bias, const double *late, int64_t of_step, uint64_t id, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *ks = (TS *)(void *)room, *vs = ks + MINE * PITCH, *qs = vs + MINE * PITCHV, *dys = qs + KEYS * PITCH;
@@ -184,12 +203,12 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT / 2 : 
 	float tok[DC / 8][4] = {}, tov[DVC / 8][4] = {};
 
 #if FILLED
-	int needed = 0;
-
-	for (int64_t i = (int)threadIdx.x; i < seen && i < TQ; i += THREADS)
-		needed |= FILL - lse[(int64_t)n * TQ + i] - rest[(int64_t)n * TQ + i] > LEAST;
-	if (__syncthreads_or(needed))
+	if (done && !needed(lse, rest, n, first + MINE))
+		return;
+	if (needed(lse, rest, n, seen))
 		seen = 0;
+#else
+	(void)done;
 #endif
 	for (int query = seen; query < TQ; query += KEYS) {
 		float s[KEYS / 8][4] = {}, d[KEYS / 8][4] = {};
@@ -284,6 +303,9 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #if DROP
 	, int64_t of_step, uint64_t id
 #endif
+#if LIBRARY
+	, int done
+#endif
 	)
 {
 #if !MASK
@@ -301,12 +323,19 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #else
 	const double *late = pd_late(device::NAME::late, 1);
 #endif
+#if !LIBRARY
+	const int done = 0;
+#endif
 	const size_t shared = sizeof(TS) * (device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV);
 	const size_t facts = KEYS * sizeof(device::NAME::row_facts);
 	float *ts = (float *)pd_room(ROOM);
 
+#if LIBRARY && !FILLED
+	if (done)
+		return;
+#endif
 	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared,
-		dq, ts, dy, q, k, v, y, lse, rest, mask, bias, late, of_step, id);
+		dq, ts, dy, q, k, v, y, lse, rest, mask, bias, late, of_step, id, done);
 	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS,
-		shared + facts, dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, late, of_step, id);
+		shared + facts, dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, late, of_step, id, done);
 }
