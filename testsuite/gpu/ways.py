@@ -4,6 +4,7 @@ import re
 
 # what -> [(way, the line that says so once)]
 WAYS = (('attention', (('cuDNN', r'debug: attention of .*: by cuDNN$'), ('own', r'attention of .*: not by cuDNN'))),
+        ('attention backward', (('cuDNN', r'debug: attention backward of .*: by cuDNN$'), ('own', r'attention backward of .*: not by cuDNN'))),
         ('convolutions', (('joined', r'debug: cuDNN joins a convolution'), ('apart', r'debug: cuDNN does not join'))),
         ('epilogues', (('cuBLASLt', r'debug: cuBLASLt has epilogue'), ('apart', r'debug: cuBLASLt has no epilogue'))),
         ('inputs', (('ahead', r'debug: .* read (\d+) inputs ahead$'),)),
@@ -24,7 +25,7 @@ def taken(text):
 
 def why(text):
     """What the library said of operations that it does not do, each once."""
-    return sorted(set(re.findall(r'^[a-z]+ of .*: not by \w+ \((.*)\), by', text, re.M)))
+    return sorted(set(re.findall(r'^[a-z ]+ of .*: not by \w+ \((.*)\), by', text, re.M)))
 
 
 def total(all_of):
