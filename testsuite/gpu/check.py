@@ -504,10 +504,10 @@ def bench(r, jobs):
         list(pool.map(lambda j: make_quietly(r, j), [j for j in jobs if not all(r.known('bench', n) for n, _ in bench_rows(r, j))]))
     if not r.known('bench', 'copy') and not r.standin:
         tried(r, 'bench', 'copy', lambda: copies(r))
-    for j in jobs:
-        for name, f in bench_rows(r, j):
-            if not r.known('bench', name):
-                tried(r, 'bench', name, lambda: [build(r, j), f(r, j)][1])
+    rows = [(k, j, name, f) for j in jobs for k, (name, f) in enumerate(bench_rows(r, j))]
+    for _, j, name, f in sorted(rows, key=lambda x: x[0]):      # steps of all, then where their time goes
+        if not r.known('bench', name):
+            tried(r, 'bench', name, lambda: [build(r, j), f(r, j)][1])
 
 
 def make_quietly(r, j):
@@ -619,6 +619,7 @@ def options():
     ap.add_argument('--runtime', default='', metavar='DIR')
     ap.add_argument('--only', default='')
     ap.add_argument('--again', default='')
+    ap.add_argument('--names', default='', metavar='PATTERN')
     ap.add_argument('--standin', metavar='DIR')
     ap.add_argument('--seconds', type=float, default=540)
     ap.add_argument('--jobs', type=int, default=machine.cores())
@@ -660,7 +661,7 @@ def main():
         look(r)
     except Over:        # nothing more is begun
         r.unfinished = True
-    jobs = jobs_of(pack)
+    jobs = [j for j in jobs_of(pack) if re.search(a.names, j['name'])]
     by_name = {j['name']: j for j in jobs}
     of = lambda prefix: [j for j in jobs if j['name'].startswith(prefix)]
     do = {'ops': lambda: some(r, 'ops', of('ops-'), lambda j, t: run_cases(r, j, t)),

@@ -9,7 +9,7 @@
 # Options: --out DIR (report.md, log.txt, state.json, operators.json; gpu-report), --work DIR (what is unpacked and built; OUT/work),
 # --runtime DIR (a runtime/ in the place of the packed one: a fix is tried without packing; all is done anew),
 # --only PART,... (ops amp models bits bench torch sanitizer), --again PART,...: what these parts gave is forgotten, --standin DIR (DIR
-# is what standin/build.sh made: a dry run), --jobs N (compilers at once), --arch sm_90 (that of the first GPU). Exit status 1: all was
+# is what standin/build.sh made: a dry run), --names PATTERN (of programs), --jobs N (compilers at once), --arch sm_90 (that of the first GPU). Exit status 1: all was
 # done and something failed; report.md lists it. README.md says what is needed.
 here=$(cd "$(dirname "$0")" && pwd)
 command -v python3 > /dev/null || { echo "run.sh: python3 is missing" >&2; exit 78; }
