@@ -75,6 +75,23 @@ template <int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read
 	return pd_read<N>(from);
 }
 
+/* 16 bytes as elements, as if they were new: what the compiler made of them before it makes again, and does not keep in more registers
+ * than they have themselves. */
+template <class T> static __device__ __forceinline__ pd_vec<T, 16 / sizeof(T)> pd_again(pd_vec<uint32_t, 4> words)
+{
+	pd_vec<T, 16 / sizeof(T)> x;
+
+#if defined __CUDA_ARCH__
+	PD_UNROLL
+	for (int k = 0; k < 4; k++)
+		asm volatile("" : "+r"(words.v[k]));
+	memcpy(&x, &words, sizeof x);
+#else
+	__builtin_memcpy(&x, &words, sizeof x);
+#endif
+	return x;
+}
+
 template <class T, int N> static __device__ __forceinline__ void pd_write(T *to, const pd_vec<T, N> &x)
 {
 #if defined __CUDA_ARCH__
@@ -153,6 +170,19 @@ template <int A> static __device__ __forceinline__ int pd_pack_row(const pd_pack
 		pd_row = pd_pack_rows(&pd_part, pd_row, pd_end, &pd_all); \
 		PD_LAUNCH(kernel, pd_all, 256, 0, __VA_ARGS__); \
 	}
+
+/* 2^x to 22 bits, and 0 below 2^-126. */
+static __device__ __forceinline__ float pd_exp2(float x)
+{
+#if defined __CUDA_ARCH__
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#else
+	return exp2f(x);
+#endif
+}
 
 static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }
 

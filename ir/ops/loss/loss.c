@@ -280,6 +280,10 @@ static void holes(const Node *n, Holes *h)
 		weights ? "_weighted" : "", dtype_suffix(x->dtype));
 }
 
+enum {
+	MOST_KEPT = 128
+}; /* bytes of a row that a thread keeps: half of the registers that there are for each of 1024 */
+
 static void score_holes(const Node *n, Holes *h)
 {
 	const struct loss *at = n->attr;
@@ -287,6 +291,9 @@ static void score_holes(const Node *n, Holes *h)
 	const Type *x = &n->in[back ? 1 : 0]->type;
 	const DType low = x->dtype, to = n->out[0]->type.dtype;
 	const int per = dtype_half(low) ? 8 : 4, labels = optab[n->op]->minin - 1;
+	const int vector = x->dim[1] % per ? 1 : per;
+	const int threads = at->classes <= 256 ? 32 : at->classes <= 4096 ? 128 : both ? 1024 : 512;
+	const int64_t kept = (x->dim[1] / vector + threads - 1) / threads; /* vectors of a thread */
 	const Value *weights = weights_of(n, labels + 1);
 
 	const char *wide = x->dim[1] == at->classes ? "" : arena_printf(h->arena, "_in_%lld", (long long)x->dim[1]);
@@ -299,8 +306,9 @@ static void score_holes(const Node *n, Holes *h)
 	hole_int(h, "ROWS", x->dim[0]);
 	hole_int(h, "C", at->classes);
 	hole_int(h, "W", x->dim[1]);
-	hole_int(h, "PER", x->dim[1] % per ? 1 : per);
-	hole_int(h, "THREADS", at->classes <= 256 ? 32 : at->classes <= 4096 ? 128 : both ? 1024 : 512);
+	hole_int(h, "PER", vector);
+	hole_int(h, "THREADS", threads);
+	hole_int(h, "KEPT", both && vector > 1 && kept * 16 <= MOST_KEPT ? kept : 0);
 	hole_int(h, "MEAN", reduction(n) == MEAN);
 	if (both) /* a loss for each row */
 		hole_int(h, "ROOM", x->dim[0] * (int64_t)sizeof(float));

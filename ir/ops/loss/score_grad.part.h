@@ -10,6 +10,7 @@ static __device__ __forceinline__ float weight_of_all(const TL *labels, const fl
 }
 
 #endif
+#if !KEPT
 /* dx = w (softmax(x) - one at the label) of a row, by the log of its sum; dx may be x. What lies behind the classes becomes 0, and so
  * does a row whose label does not count. */
 static __device__ __forceinline__ void gradient(TY *dx, const TX *x, float sum, int64_t label, float w, bool counts)
@@ -27,4 +28,5 @@ static __device__ __forceinline__ void gradient(TY *dx, const TX *x, float sum, 
 		pd_write(dx + c, out);
 	}
 }
+#endif
 

@@ -1,6 +1,9 @@
 /* -w[label] log softmax(x)[label] of rows of C scores, W apart, and their gradient, w (softmax(x) - one at the label) dy,
- * by a block per row: a row is read from memory once, again from the caches that it just went through, and the gradient
- * may take its place. The rows' losses are added up by one block, always in one order. */
+ * by a block per row; the gradient may take the scores' place. The rows' losses are added up by one block, always in one
+ * order. */
+#if !KEPT
+/* A row is read from memory once, and again from the caches that it just went through. */
+#endif
 #if MEAN
 /* The loss is divided by the weight of what counts, and so is the gradient. */
 #endif
@@ -8,12 +11,20 @@ namespace device::NAME {
 #include "score_sum.part.h"
 #include "score_weight.part.h"
 #include "score_grad.part.h"
+#include "score_kept.part.h"
 static __global__ void __launch_bounds__(THREADS) rows(TY *dx, float *losses, const TX *x, const float *dy, const TL *labels,
                                                        const float *weights)
 {
 	const int64_t at = (int64_t)blockIdx.x * W, label = labels[blockIdx.x];
 	const float own = weight_of(label, weights), score = own != 0 ? LOAD(x[at + label]) : 0;
+#if KEPT
+	pd_vec<uint32_t, 4> kept[KEPT];
+
+	keep(kept, x + at);
+	const float of_two = kept_sum(kept), sum = of_two / LOG2E;
+#else
 	const float sum = log_sum(x + at);
+#endif
 #if MEAN
 	const float w = own * dy[0] / weight_of_all(labels, weights);
 #else
@@ -22,7 +33,11 @@ static __global__ void __launch_bounds__(THREADS) rows(TY *dx, float *losses, co
 
 	if (threadIdx.x == 0)
 		losses[blockIdx.x] = own != 0 ? own * (sum - score) : 0;
+#if KEPT
+	kept_gradient(dx + at, kept, of_two, label, score, w, own != 0);
+#else
 	gradient(dx + at, x + at, sum, label, w, own != 0);
+#endif
 }
 
 static __global__ void add(float *loss, const float *losses, const TL *labels, const float *weights)

@@ -1,3 +1,4 @@
+#if !KEPT
 /* The logarithm of the sum of exp(x) over a row of scores, which a block reads once. */
 static __device__ __forceinline__ float log_sum(const TX *row)
 {
@@ -23,4 +24,5 @@ static __device__ __forceinline__ float log_sum(const TX *row)
 	sum = pd_block_sum(top < most ? sum * expf(top - most) : sum);
 	return most + logf(sum);
 }
+#endif
 
