@@ -84,9 +84,11 @@ PD_HOST void add_8(float *y, const float *a, const float *b)
 }
 
 /* -w[label] log softmax(x)[label] of rows of C scores, W apart, and their gradient, w (softmax(x) - one at the label) dy,
- * by a block per row: a row is read from memory once, again from the caches that it just went through, and the gradient
- * may take its place. The rows' losses are added up by one block, always in one order. */
+ * by a block per row; the gradient may take the scores' place. The rows' losses are added up by one block, always in one
+ * order. */
+/* A row is read from memory once, and again from the caches that it just went through. */
 namespace device::loss_and_grad_2x3 {
+/* The logarithm of the sum of exp(x) over a row of scores, which a block reads once. */
 static __device__ __forceinline__ float log_sum(const float *row)
 {
 	float top = -INFINITY, sum = 0;
