@@ -313,6 +313,13 @@ bool prod_read_behind(const Value *v, const Node *n)
 	return true;
 }
 
+/* n is a view, or rounds to 16 bits, which a sum over rows may as well read. */
+static bool read_through(const Node *n)
+{
+	return prod_view(n) || (n->op == OP_Cast && n->in[0]->type.dtype == DT_f32 && dtype_half(n->out[0]->type.dtype) &&
+				       n->in[0]->type.layout == n->out[0]->type.layout);
+}
+
 /* The gradient of weights that reads v, or a view of it, which `sum` adds up; *side: as which operand. */
 static Node *reads_too(const Node *sum, const Value *v, int *side)
 {
@@ -320,7 +327,7 @@ static Node *reads_too(const Node *sum, const Value *v, int *side)
 
 	for (int i = 0; i < v->nuses && !found; i++) {
 		Node *n = v->uses[i].node;
-		if (prod_view(n) && n->graph == sum->graph)
+		if (read_through(n) && n->graph == sum->graph)
 			found = reads_too(sum, n->out[0], side);
 		if (found || !prod_plain(n) || n->graph != sum->graph || node_input(n, 2) ||
 			n->out[0]->type.dtype != sum->out[0]->type.dtype)
@@ -402,6 +409,7 @@ static void stage_products(Products *p, Stage *s)
 		each(p, g[i], OP_ReluGrad, OP_ReluGrad, prod_batchnorm_relu_gradient);
 		each(p, g[i], OP_GeluTanhGrad, OP_GeluTanhGrad, gelu_gradient);
 		each(p, g[i], OP_ReduceSum, OP_ReduceSum, add_sum);
+		each(p, g[i], OP_Cast, OP_Cast, prod_norm_rounded);
 		each(p, g[i], OP_Split, OP_Split, prod_packed);
 	}
 	for (int i = 0; whole && i < n; i++) /* no gradient reads a mask any more that it can do without */

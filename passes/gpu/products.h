@@ -32,8 +32,9 @@ void prod_dropout_ends(Products *p, Node *n);
 void prod_dropout_in_half(Products *p, Node *n);
 void prod_norm_gradient(Products *p, Node *n);
 
-/* sums.c, of nodes that are DropoutGrad, LayerNormalization or RMSNormalization. */
+/* sums.c, of nodes that are DropoutGrad, Cast, LayerNormalization or RMSNormalization. */
 void prod_norm_past(Products *p, Node *n);
+void prod_norm_rounded(Products *p, Node *n);
 void prod_norm_sum(Products *p, Node *n);
 
 /* norms.c, of nodes that are BatchNorm, ReluGrad. */

@@ -4,6 +4,7 @@
  *     %s = Add(%x, %more), LayerNormalization(%s, ..)   likewise
  *     %dx, .. = LayerNormGrad(..)                       %dx, .., %dd = LayerNormGrad(..) {id ..}
  *     %dd = DropoutGrad(%dx, %mask)
+ *     %dx, .. = LayerNormGrad(..), %half = Cast(%dx)    %dx, .., %half = LayerNormGrad(..) {to}
  * No mask is kept: what a sample's element draws is known wherever it is asked for (ir/ops/dropout). A Dropout whose mask something
  * else reads stays. */
 #include "products.h"
@@ -79,6 +80,25 @@ void prod_norm_past(Products *p, Node *n)
 	if (!scale || !by_rows(norm, norm->in[1], scale, drop))
 		return;
 	draw_as(norm, drop);
+	attr_set_int(norm, "to", dtype_onnx(n->out[0]->type.dtype));
+	Builder b = prod_at(p, norm);
+	Node *made = build(&b, norm->op, norm->attr, norm->nin, norm->in, NULL);
+	prod_becomes(p, n->out[0], made->out[made->nout - 1]);
+	prod_instead_of(p, norm, made);
+}
+
+void prod_norm_rounded(Products *p, Node *n)
+{
+	Value *dx = seen_through(n->in[0]);
+	Node *norm = dx->kind == VAL_NODE ? dx->def : NULL;
+
+	if (!norm || norm->graph != n->graph || (norm->op != OP_LayerNormGrad && norm->op != OP_RMSNormGrad) ||
+		norm->out[0] != dx || attr_int(norm, "each") || attr_int(norm, "to") ||
+		!dtype_half(n->out[0]->type.dtype) || n->out[0]->type.layout != LAYOUT_PLAIN)
+		return;
+	const Value *scale = node_input(norm, norm->op == OP_LayerNormGrad ? 4 : 3);
+	if (!scale || !by_rows(norm, norm->in[1], scale, NULL))
+		return;
 	attr_set_int(norm, "to", dtype_onnx(n->out[0]->type.dtype));
 	Builder b = prod_at(p, norm);
 	Node *made = build(&b, norm->op, norm->attr, norm->nin, norm->in, NULL);

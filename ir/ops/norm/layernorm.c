@@ -8,7 +8,8 @@
  *     %y, %mean, %inv, %sum = LayerNormalization(%x, %scale, %bias, %more)      y is of sum = x + more, x of f32 or 16 bits
  *     %dx, %dscale, %dbias = LayerNormGrad(%dy, %x, %mean, %inv, %scale, %more)  dx = that + more
  *     {each, ratio, id, seed}: sum = dropout(x) [+ more], and of a gradient one result more, %past, of type `to`: dx behind the
- *     gradient of that dropout. Its mask is drawn where it is needed, by sample (of `each` elements) and element, as Dropout's. */
+ *     gradient of that dropout. Its mask is drawn where it is needed, by sample (of `each` elements) and element, as Dropout's.
+ *     A gradient with `to` alone has %past too: dx in that type. */
 #include "../common/common.h"
 
 struct layernorm {
@@ -39,6 +40,9 @@ static const Value *more_of(const Node *n)
 }
 
 static bool drops(const Node *n) { return ((const struct layernorm *)n->attr)->each > 0; }
+
+/* Of a gradient: one result more. */
+static bool has_past(const Node *n) { return is_grad(n) && (drops(n) || ((const struct layernorm *)n->attr)->to); }
 
 static bool has_sum(const Node *n) { return !is_grad(n) && (more_of(n) || drops(n)); }
 
@@ -81,7 +85,7 @@ static bool check_round(const Node *n, const Type *x, int axis, Diag *d)
 
 	for (int i = axis; i < x->rank; i++)
 		width *= x->dim[i];
-	if (!(drops(n) || has_sum(n)) ||
+	if (!(drops(n) || has_sum(n) || has_past(n)) ||
 		(norm_in_registers(x, axis) && scale_of(n) && at->ratio >= 0 && at->ratio < 1 &&
 			(!drops(n) || (at->each % width == 0 && type_numel(x) % at->each == 0))))
 		return true;
@@ -146,7 +150,7 @@ static bool grad_shape(Node *n, Diag *d)
 	set_out(n, 0, past);
 	for (int i = 1; scale && i < last; i++)
 		set_out(n, i, scale->type);
-	if (!drops(n)) {
+	if (!has_past(n)) {
 		trim_outs(n, scale ? last : 1);
 		return true;
 	}
@@ -211,6 +215,7 @@ static void dropout_holes(const Node *n, Holes *h)
 	const struct layernorm *at = n->attr;
 
 	hole_int(h, "DROP", drops(n));
+	hole_int(h, "PAST", has_past(n));
 	hole_int(h, "SAMPLE", at->each);
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
 	hole_text(h, "FACTOR", "%.17g", 1 / (1 - at->ratio));
@@ -224,7 +229,7 @@ static void holes(const Node *n, Holes *h)
 	const struct layernorm *at = n->attr;
 	const bool back = is_grad(n), mean = has_mean(n), scale = scale_of(n) != NULL, sum = has_sum(n),
 		   more = more_of(n) != NULL;
-	const DType in = n->in[0]->type.dtype, out = n->out[back && drops(n) ? n->nout - 1 : 0]->type.dtype;
+	const DType in = n->in[0]->type.dtype, out = n->out[has_past(n) ? n->nout - 1 : 0]->type.dtype;
 	const Type *x = &n->in[back ? 1 : 0]->type;
 	const int axis = (int)(at->axis < 0 ? at->axis + x->rank : at->axis);
 	int64_t rows = 1;
@@ -251,9 +256,9 @@ static void holes(const Node *n, Holes *h)
 	type_holes(h, "TY", "AS", "pd_to_", out);
 	call_hole(n, h);
 	hole_name(h, "%snorm%s%s%s%s%s_%lldx%lld%s%s", mean ? "layer" : "rms", back ? "_grad" : "",
-		scale ? "" : "_plain", drops(n) ? "_dropout" : "", sum ? "_sum" : "", back && more ? "_more" : "",
+		scale ? "" : "_plain", drops(n) ? "_dropout" : has_past(n) ? "_both" : "", sum ? "_sum" : "", back && more ? "_more" : "",
 		(long long)rows, (long long)width, dtype_suffix(in),
-		in != out && (!back || drops(n)) ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "");
+		in != out && (!back || has_past(n)) ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "");
 }
 
 static Cost cost(const Node *n) { return cost_bytes(n, 12.0 * (double)type_numel(&n->out[0]->type)); }

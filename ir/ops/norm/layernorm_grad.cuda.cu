@@ -6,6 +6,9 @@
 #if MORE
 /* dx = that + more. */
 #endif
+#if PAST && !DROP
+/* past = dx, rounded. */
+#endif
 #if DROP
 /* past = dx behind the gradient of a dropout, whose mask is drawn again by global sample and element (late[0] is the
  * step's first sample, the operand's first comes of_step behind it). */
@@ -27,7 +30,7 @@ static __device__ __forceinline__ T sum(T v)
 }
 
 static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part,
-#if DROP
+#if PAST
 	TY *past,
 #endif
 	const TD *dy, const T *x, const T *mean, const T *inv, const T *scale, const T *more
@@ -105,11 +108,15 @@ static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part,
 				d[k].v[u] = v * (d[k].v[u] - s - h[k].v[u] * p);
 #endif
 			pd_write(dx + row * N + i, d[k]);
-#if DROP
+#if PAST
 			pd_vec<TY, 4> out;
 
 			for (int u = 0; u < 4; u++)
+#if DROP
 				out.v[u] = AS(pd_random_keeps(stream, first + (uint64_t)(i + u), RATIO) ? d[k].v[u] * (T)FACTOR : 0);
+#else
+				out.v[u] = AS(d[k].v[u]);
+#endif
 			pd_write(past + row * N + i, out);
 #endif
 		}
@@ -256,7 +263,7 @@ PD_HOST void NAME(T *dx,
 #if BIAS
 	T *dbias,
 #endif
-#if DROP
+#if PAST
 	TY *past,
 #endif
 	const TD *dy, const T *x,
@@ -296,7 +303,7 @@ PD_HOST void NAME(T *dx,
 #endif
 
 	PD_LAUNCH(device::NAME::run, BLOCKS, device::NAME::THREADS, 0, dx, part,
-#if DROP
+#if PAST
 		past,
 #endif
 		dy, x, mean, inv, scale, more
