@@ -10,6 +10,12 @@
 
 #include "gpu.h"
 
+#if defined __CUDACC__
+#define PD_ROLLED _Pragma("unroll 1")
+#else
+#define PD_ROLLED
+#endif
+
 struct alignas(16) pd_16 {
 	uint32_t w[4];
 }; /* 16 bytes at once */
@@ -47,6 +53,36 @@ template <int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uin
 #define PD_MMA(KIND, c, a, b0, b1) KIND::multiply(c, a, b0, b1)
 #endif
 
+/* 2 to the x; numbers below 2^-126 are 0 on GPUs. */
+static __device__ __forceinline__ float pd_power(float x)
+{
+#if defined __CUDA_ARCH__
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#else
+	return exp2f(x);
+#endif
+}
+
+/* x C in three multiplications with nothing to be added up behind them, where the compiler would make more. */
+template <uint64_t C> static __device__ __forceinline__ uint64_t pd_times(uint64_t x)
+{
+#if defined __CUDA_ARCH__
+	uint32_t low, high;
+
+	asm("{\n\t.reg .u32 l, h;\n\t.reg .u64 w;\n\t"
+	    "mov.b64 {l, h}, %2;\n\tmul.wide.u32 w, l, %3;\n\tmov.b64 {%0, %1}, w;\n\t"
+	    "mad.lo.u32 %1, l, %4, %1;\n\tmad.lo.u32 %1, h, %3, %1;\n\t}"
+		: "=r"(low), "=r"(high)
+		: "l"(x), "n"((uint32_t)C), "n"((uint32_t)(C >> 32)));
+	return (uint64_t)high << 32 | low;
+#else
+	return x * C;
+#endif
+}
+
 /* ---- kinds of elements ---- */
 
 /* Multiplication of 16 x 16 by 16 x 8 by tensor cores, and two f32 rounded into one register, the first below. */
@@ -71,7 +107,7 @@ template <int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uin
 struct pd_halves {
 	typedef uint16_t T;
 	enum { HALF = 1, PAD = 8, BYTES = 2 };
-	static __device__ float exp(float x) { return exp2f(x * 1.44269504f); }
+	static __device__ float exp(float x) { return pd_power(x * 1.44269504f); }
 	static __device__ int column(int n, int e) { return 8 * n + 2 * (int)(threadIdx.x % 4) + e % 2; }
 };
 struct pd_bf16s : pd_halves {
@@ -153,6 +189,23 @@ static __device__ __forceinline__ void pd_tile_load(
 				r < rows && c < cols ? from[r * across + c * down] : (typename K::T)0;
 		}
 	}
+}
+
+/* The same of 16-bit floats as VECTORS, where each thread has pieces of one column. WHOLE: the tile has all its rows. */
+template <class K, int ROWS, int COLS, bool WHOLE, int THREADS>
+static __device__ __forceinline__ void pd_tile_bring(
+	uint16_t *to, const uint16_t *from, int64_t across, int rows, int cols)
+{
+	enum { WIDTH = COLS / 8, STEP = THREADS / WIDTH };
+	const int r = (int)(threadIdx.x / WIDTH), c = (int)(threadIdx.x % WIDTH) * 8;
+	const bool there = COLS % 64 == 0 && WHOLE ? true : c < cols;
+
+	to += r * (COLS + K::PAD) + c;
+	from += r * across + c;
+	PD_UNROLL
+	for (int n = 0; n < ROWS; n += STEP)
+		if ((THREADS % WIDTH == 0 || r < STEP) && (ROWS % STEP == 0 || n + r < ROWS))
+			pd_bring(to + n * (COLS + K::PAD), from + n * across, there && (WHOLE || n + r < rows));
 }
 
 /* ---- products ---- */
@@ -245,6 +298,78 @@ static __device__ __forceinline__ void pd_tile_nn(float (&c)[N][4], const float 
 			}
 		}
 	}
+}
+
+/* 16-bit floats: a[16][COLS], held in registers, */
+template <class K, int COLS>
+static __device__ __forceinline__ void pd_tile_hold(uint32_t (&r)[COLS / 16][4], const uint16_t *a)
+{
+	const int lane = threadIdx.x % 32;
+
+	PD_UNROLL
+	for (int k = 0; k < COLS / 16; k++)
+		PD_MATRICES(0, r[k], a + lane % 16 * (COLS + K::PAD) + 16 * k + lane / 16 * 8);
+}
+
+/* and c[M][16][8 N] += a[M][16][COLS] b[8 N][COLS]' with M of them */
+template <class K, int M, int N, int COLS>
+static __device__ __forceinline__ void pd_tiles_nt(
+	float (&c)[M][N][4], const uint32_t (&a)[M][COLS / 16][4], const uint16_t *b)
+{
+	const int lane = threadIdx.x % 32, pitch = COLS + K::PAD;
+
+	PD_NEEDS_SM80(K);
+	b += (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 8;
+	PD_UNROLL
+	for (int k = 0; k < COLS / 16; k++)
+		PD_UNROLL
+	for (int n = 0; n < N; n += 2) {
+		uint32_t r[4];
+
+		PD_MATRICES(0, r, b + 8 * n * pitch + 16 * k);
+		PD_UNROLL
+		for (int m = 0; m < M; m++) {
+			PD_MMA(K, c[m][n], a[m][k], r[0], r[1]);
+			PD_MMA(K, c[m][n + 1], a[m][k], r[2], r[3]);
+		}
+	}
+}
+
+/* c[M][16][8 N] += p[M][16][8 L] b[8 L][8 N], p in registers as pd_tiles_nt leaves it */
+template <class K, int M, int N, int L>
+static __device__ __forceinline__ void pd_tiles_nn(float (&c)[M][N][4], const float (&p)[M][L][4], const uint16_t *b)
+{
+	const int lane = threadIdx.x % 32, pitch = 8 * N + K::PAD;
+
+	b += lane % 16 * pitch + lane / 16 * 8;
+	PD_UNROLL
+	for (int k = 0; k < L; k += 2) {
+		uint32_t a[M][4];
+
+		PD_UNROLL
+		for (int e = 0; e < 4 * M; e++) {
+			const float *two = &p[e / 4][k + e % 4 / 2][e % 2 * 2];
+
+			a[e / 4][e % 4] = K::pair(two[0], two[1]);
+		}
+		PD_UNROLL
+		for (int n = 0; n < N; n += 2) {
+			uint32_t r[4];
+
+			PD_MATRICES(1, r, b + 8 * k * pitch + 8 * n);
+			PD_UNROLL
+			for (int m = 0; m < M; m++) {
+				PD_MMA(K, c[m][n], a[m], r[0], r[1]);
+				PD_MMA(K, c[m][n + 1], a[m], r[2], r[3]);
+			}
+		}
+	}
+}
+
+/* Two elements that lie side by side. */
+template <class K> static __device__ __forceinline__ void pd_store_two(uint16_t *to, float low, float high)
+{
+	*(uint32_t *)(void *)to = K::pair(low, high);
 }
 
 /* Over the four lanes that have a row. */

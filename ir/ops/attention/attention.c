@@ -29,6 +29,9 @@ struct attention {
 /* on the stack: one or two blocks of so many scores; a row of them at least */
 enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17 };
 
+/* bytes on a GPU of what is drawn for all scores */
+enum { WORDS_MOST = 64 << 20 };
+
 /* Strides by batch, head, row (and column of what goes to the scores). */
 typedef struct Geo {
 	int64_t b, h, tq, tk, d, dv;
@@ -341,11 +344,34 @@ static int64_t sixteens(int64_t n, int64_t most)
 	return n < most ? n : most;
 }
 
+/* GPUs: 16-bit floats in small heads whose rows are whole multiples of 16 bytes, with no score of their own (quick.part.h). Scores are
+ * counted in UNITs there; those that are hidden are HIDDEN. A row's base lies LAZY below its largest score at most. BITS: the first
+ * kernel of gradients leaves what it has drawn to the second, where that is not too much to keep. */
+static void quick_holes(const Node *n, Holes *h, const Geo *g, bool quick, int64_t tile)
+{
+	const struct attention *at = n->attr;
+	const int64_t rows = g->b * g->h * ((g->tq + tile - 1) / tile * tile), words = rows * ((g->tk + 31) / 32) * 4;
+	const bool bits = at->ratio > 0 && words <= WORDS_MOST;
+	const double hidden = at->fill / at->scale;
+
+	hole_int(h, "QUICK", quick);
+	hole_text(h, "UNIT", "%s", c_literal(h->arena, DT_f32, at->scale, 0));
+	hole_text(h, "LAZY", "%s", c_literal(h->arena, DT_f32, 8 * log(2) / at->scale, 0));
+	hole_text(h, "HIDDEN", "%s", c_literal(h->arena, DT_f32, hidden < -3e38 ? -3e38 : hidden, 0));
+	hole_int(h, "BITS", bits);
+	if (is_grad(n) && quick)
+		hole_int(h, "ROOM", rows * 8 + (bits ? words : 0));
+	else if (is_grad(n))
+		hole_int(h, "ROOM",
+			g->b * g->h * g->tq * (int64_t)sizeof(float)); /* from one kernel of a GPU to the other */
+}
+
 /* Tiles of GPUs: columns of a head that lie in shared memory at a time, queries and keys of a block. All of them take less than
  * the 48 KiB that a launch may have; the gradients have four matrices there, the forward three. RESIDENT blocks of small heads find
  * registers on an SM at once, of the second kernel of gradients half as many, with nothing spilled from sm_80 to sm_100. */
 static void tile_holes(const Node *n, Holes *h, const Geo *g)
 {
+	const struct attention *at = n->attr;
 	const DType t = n->in[0]->type.dtype;
 	const bool half = dtype_half(t);
 	const int64_t dc = sixteens(g->d, half ? 128 : 64), dvc = sixteens(g->dv, half ? 128 : 64), each = half ? 8 : 4;
@@ -359,10 +385,20 @@ static void tile_holes(const Node *n, Holes *h, const Geo *g)
 	hole_text(h, "TILE", half ? "pd_%ss" : "pd_f32s", dtype_name(t));
 	hole_int(h, "DC", dc);
 	hole_int(h, "DVC", dvc);
-	hole_int(h, "WARPS", sixteens(longest > 0 ? longest : 1, is_grad(n) && !small ? 32 : 64) / 16);
-	hole_int(h, "KEYS", sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, 32));
+	const bool quick = small && vectors && !at->transK && !mask_of(n) && !bias_of(n) && at->scale > 0;
+	const int64_t most = longest > 0 ? longest : 1,
+		      warps = quick ? most > 32   ? 4
+	                              : most > 16 ? 2
+	                                          : 1
+	                            : sixteens(most, is_grad(n) && !small ? 32 : 64) / 16;
+	hole_int(h, "WARPS", warps);
+	hole_int(h, "TALL", 1);
+	hole_int(h, "KEYS",
+		quick && !is_grad(n) && warps == 4 ? 64 : sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, 32));
 	hole_int(h, "VECTORS", vectors);
-	hole_int(h, "RESIDENT", small ? 4 : 1);
+	hole_int(h, "RESIDENT", !small ? 1 : quick && is_grad(n) ? 2 : 4);
+	hole_int(h, "RESIDENTQ", small ? 4 : 1);
+	quick_holes(n, h, g, quick, 16 * warps);
 	library_holes(n, h, g, vectors);
 }
 
@@ -454,8 +490,6 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lld", (long long)at->id);
 	hole_int(h, "PAR", heads * (is_grad(n) ? 1 : blocks) > 1 && heads * g.tq * g.tk * g.d >= 65536);
-	if (is_grad(n))
-		hole_int(h, "ROOM", heads * g.tq * (int64_t)sizeof(float)); /* from one kernel of a GPU to the other */
 	tile_holes(n, h, &g);
 	score_holes(n, h, &g);
 	call_hole(n, h);

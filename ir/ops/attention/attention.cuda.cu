@@ -9,13 +9,19 @@
 #include <gpu_tiles.h>
 
 namespace device::NAME {
-enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILES = (TQ + MINE - 1) / MINE,
-	PARTS = (DV + DVC - 1) / DVC, PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
+enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * TALL * WARPS, TILES = (TQ + MINE - 1) / MINE,
+	PARTS = (DV + DVC - 1) / DVC, PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD,
+	STAGE = KEYS * (PITCH + PITCHV), OWN = MINE * PITCH,
+	SHARED = QUICK ? STAGE + (STAGE > OWN ? STAGE : OWN) : OWN + STAGE };
 
 static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 
 #include "score.part.h"
 
+#if QUICK
+#include "quick.part.h"
+#include "attention_quick.part.h"
+#else
 static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *lse, float *rest, const TS *q,
 	const TS *k, const TS *v, const uint8_t *mask, const float *bias, const double *late, int64_t of_step,
 	uint64_t id, int done)
@@ -128,6 +134,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 		}
 	}
 }
+#endif
 #if DROP
 
 static void late(double *to)
@@ -176,6 +183,5 @@ PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
 		return;
 #endif
 	PD_LAUNCH(device::NAME::run, HEADS * device::NAME::TILES * device::NAME::PARTS, device::NAME::THREADS,
-		((device::NAME::MINE + KEYS) * device::NAME::PITCH + KEYS * device::NAME::PITCHV) * sizeof(TS), y, lse, rest, q,
-		k, v, mask, bias, late, of_step, id, done);
+		device::NAME::SHARED * sizeof(TS), y, lse, rest, q, k, v, mask, bias, late, of_step, id, done);
 }

@@ -11,14 +11,22 @@
 #include <gpu_tiles.h>
 
 namespace device::NAME {
-enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILESQ = (TQ + MINE - 1) / MINE,
+enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, MINEQ = TALL * MINE, TILESQ = (TQ + MINEQ - 1) / MINEQ,
 	TILESK = (TK + MINE - 1) / MINE, PARTSQ = (D + DC - 1) / DC, PARTSV = (DV + DVC - 1) / DVC,
-	PARTS = PARTSQ > PARTSV ? PARTSQ : PARTSV, PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
+	PARTS = PARTSQ > PARTSV ? PARTSQ : PARTSV, PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD,
+	STAGE = KEYS * (PITCH + PITCHV), OWN = MINE * (PITCH + PITCHV), OWNQ = MINEQ * (PITCH + PITCHV),
+	STAGES = STAGE + KEYS * (4 + (MINE + 31) / 32 * 2), FACTS = KEYS * 16 / (int)sizeof(TS),
+	SHAREDQ = !QUICK ? OWNQ + STAGE : 2 * STAGE > OWNQ ? 2 * STAGE : OWNQ,
+	SHARED = !QUICK ? OWN + STAGE + FACTS : 2 * STAGES > OWN ? 2 * STAGES : OWN };
 
 static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 
 #include "score.part.h"
 
+#if QUICK
+#include "quick.part.h"
+#include "attention_grad_quick.part.h"
+#else
 /* What of the gradient ds of a score reaches the product. */
 static __device__ float through(float ds, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask)
 {
@@ -283,6 +291,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT / 2 : 
 			dv[b * VB + h * VH + (int64_t)j * VR + c] = TILE::store(tov[e / 4][e % 4]);
 	}
 }
+#endif
 #if DROP
 
 static void late(double *to)
@@ -326,16 +335,26 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #if !LIBRARY
 	const int done = 0;
 #endif
-	const size_t shared = sizeof(TS) * (device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV);
-	const size_t facts = KEYS * sizeof(device::NAME::row_facts);
-	float *ts = (float *)pd_room(ROOM);
 
 #if LIBRARY && !FILLED
 	if (done)
 		return;
 #endif
-	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared,
-		dq, ts, dy, q, k, v, y, lse, rest, mask, bias, late, of_step, id, done);
+#if QUICK
+	device::NAME::row_facts *facts = (device::NAME::row_facts *)pd_room(ROOM);
+	uint32_t *words = (uint32_t *)(void *)(facts + HEADS * device::NAME::PAD);
+
+	(void)mask, (void)bias, (void)done;
+	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ, device::NAME::THREADS,
+		device::NAME::SHAREDQ * sizeof(TS), dq, facts, words, dy, q, k, v, y, lse, rest, late, of_step, id);
+	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK, device::NAME::THREADS, device::NAME::SHARED * sizeof(TS),
+		dk, dv, facts, words, dy, q, k, v, lse, rest, late, of_step, id);
+#else
+	float *ts = (float *)pd_room(ROOM);
+
+	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS,
+		device::NAME::SHAREDQ * sizeof(TS), dq, ts, dy, q, k, v, y, lse, rest, mask, bias, late, of_step, id, done);
 	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS,
-		shared + facts, dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, late, of_step, id, done);
+		device::NAME::SHARED * sizeof(TS), dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, late, of_step, id, done);
+#endif
 }

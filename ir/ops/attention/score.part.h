@@ -1,3 +1,4 @@
+#if !QUICK
 /* The score of query i and key j, whose product is s. */
 static __device__ float score_of(float s, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask, const float *bias)
 {
@@ -5,6 +6,7 @@ static __device__ float score_of(float s, int64_t b, int64_t h, int64_t i, int64
 	return SCORE;
 }
 
+#endif
 /* The microbatch's first sample by its number in the run, which late begins with for the step; -1 where nothing is dropped. */
 static __device__ int64_t sample_of(const double *late, int64_t of_step)
 {
@@ -23,6 +25,7 @@ static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i
 	return 0;
 #endif
 }
+#if !QUICK
 
 static __device__ __forceinline__ float kept(uint64_t from, int64_t further, int64_t sample)
 {
@@ -35,3 +38,4 @@ static __device__ __forceinline__ float kept(uint64_t from, int64_t further, int
 	return 1;
 #endif
 }
+#endif

@@ -1,0 +1,17 @@
+/* 16-bit floats, heads of up to 64 columns in rows of whole multiples of 16 bytes, no mask and no bias. A warp has TALL times 16 rows,
+ * and holds the operand that stays in registers; tiles of the other come while those before them are worked on. Scores stay products
+ * (of UNIT each), and what hides some is done where a tile has such. */
+static __device__ __forceinline__ float weight(float s, float base) { return pd_power(fmaf(s, UNIT * 1.44269504f, -base)); }
+#if DROP
+
+/* Whether dropout keeps the element so many further than `from` (score.part.h): pd_random_at as few instructions. The last bit, which
+ * is all that the last shift changes, says nothing where DROPPED is even. */
+static __device__ __forceinline__ bool keeps(uint64_t from, int64_t further)
+{
+	uint64_t x = from + (uint64_t)further * PD_RANDOM_STEP;
+
+	x = pd_times<0xBF58476D1CE4E5B9u>(x ^ x >> 30);
+	const uint32_t high = (uint32_t)(pd_times<0x94D049BB133111EBu>(x ^ x >> 27) >> 32);
+	return (DROPPED % 2 ? high ^ high >> 31 : high) >= DROPPED;
+}
+#endif
