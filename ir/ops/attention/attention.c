@@ -396,8 +396,8 @@ static void tile_holes(const Node *n, Holes *h, const Geo *g)
 	hole_int(h, "KEYS",
 		quick && !is_grad(n) && warps == 4 ? 64 : sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, 32));
 	hole_int(h, "VECTORS", vectors);
-	hole_int(h, "RESIDENT", !small ? 1 : quick && is_grad(n) ? 2 : 4);
-	hole_int(h, "RESIDENTQ", small ? 4 : 1);
+	hole_int(h, "RESIDENT", !small ? 1 : !quick ? 4 : is_grad(n) ? 2 : 3);
+	hole_int(h, "RESIDENTQ", small ? 3 : 1);
 	quick_holes(n, h, g, quick, 16 * warps);
 	library_holes(n, h, g, vectors);
 }

@@ -317,10 +317,10 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #endif
 	)
 {
-#if !MASK
+#if !MASK && !QUICK
 	const uint8_t *mask = nullptr;
 #endif
-#if !BIAS
+#if !BIAS && !QUICK
 	const T *bias = nullptr;
 #endif
 #if !DROP
@@ -332,7 +332,7 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #else
 	const double *late = pd_late(device::NAME::late, 1);
 #endif
-#if !LIBRARY
+#if !LIBRARY && !QUICK
 	const int done = 0;
 #endif
 
@@ -344,7 +344,6 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 	device::NAME::row_facts *facts = (device::NAME::row_facts *)pd_room(ROOM);
 	uint32_t *words = (uint32_t *)(void *)(facts + HEADS * device::NAME::PAD);
 
-	(void)mask, (void)bias, (void)done;
 	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ, device::NAME::THREADS,
 		device::NAME::SHAREDQ * sizeof(TS), dq, facts, words, dy, q, k, v, y, lse, rest, late, of_step, id);
 	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK, device::NAME::THREADS, device::NAME::SHARED * sizeof(TS),

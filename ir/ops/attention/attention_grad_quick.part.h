@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 	const int end = CAUSAL && first + MINEQ < TK ? first + MINEQ : TK;
 	uint32_t heldq[TALL][DC / 16][4], heldy[TALL][DVC / 16][4];
 	float to[TALL][DC / 8][4] = {}, t[2 * TALL], base[2 * TALL];
-	uint64_t from[2 * TALL];
+	uint64_t from = draws(b, h, row, column, sample, id);
 
 	(void)words;
 	pd_tile_bring<TILE, MINEQ, DC, TQ % MINEQ == 0, THREADS>(
@@ -68,7 +68,6 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 		base[r] = i < TQ ? (lse[at] + rest[at]) * 1.44269504f : INFINITY;
 		if (lane % 4 == 0)
 			facts[(int64_t)n * PAD + i] = { base[r], t[r] };
-		from[r] = draws(b, h, i, column, sample, id);
 	}
 	pd_tiles_there();
 	PD_UNROLL
@@ -109,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 				float *x = &s[r / 2][e / 2][r % 2 * 2 + e % 2], *g = &d[r / 2][e / 2][r % 2 * 2 + e % 2];
 
 #if DROP
-				const bool in = keeps(from[r], e / 2 * 8 + e % 2);
+				const bool in = keeps(from, (int64_t)r * 8 * TK + e / 2 * 8 + e % 2);
 
 				*g = in ? *g : 0;
 				if (in)
@@ -127,8 +126,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 				}
 #endif
 			}
-			from[r] += (uint64_t)KEYS * PD_RANDOM_STEP;
 		}
+		from += (uint64_t)KEYS * PD_RANDOM_STEP;
 		pd_tiles_nn<TILE>(to, s, ks);
 	}
 	PD_UNROLL

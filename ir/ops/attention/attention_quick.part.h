@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 	int end = CAUSAL && first + MINE < TK ? first + MINE : TK;
 	uint32_t held[TALL][DC / 16][4];
 	float to[TALL][DVC / 8][4] = {}, top[2 * TALL], sum[2 * TALL] = {};
-	uint64_t from[2 * TALL];
+	uint64_t from = draws(b, h, row, column, sample, id);
 
 #if FILLED
 	if (done) {             /* a row's largest score is no more than log TK below lse, and what the library rounds */
@@ -34,10 +34,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 	(void)done;
 #endif
 	PD_UNROLL
-	for (int r = 0; r < 2 * TALL; r++) {
+	for (int r = 0; r < 2 * TALL; r++)
 		top[r] = -INFINITY;
-		from[r] = draws(b, h, row + 8 * r, column, sample, id);
-	}
 	pd_tile_bring<TILE, MINE, DC, TQ % MINE == 0, THREADS>(
 		qs, q + (int64_t)b * QB + (int64_t)h * QH + (int64_t)first * QR, QR, TQ - first, D);
 	bring(tiles, kn, vn, 0);
@@ -94,12 +92,12 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 				some += *x;
 #if DROP
 				if (drops)
-					*x = keeps(from[r], e / 2 * 8 + e % 2) ? *x : 0;
+					*x = keeps(from, (int64_t)r * 8 * TK + e / 2 * 8 + e % 2) ? *x : 0;
 #endif
 			}
 			sum[r] += some;
-			from[r] += (uint64_t)KEYS * PD_RANDOM_STEP;
 		}
+		from += (uint64_t)KEYS * PD_RANDOM_STEP;
 		pd_tiles_nn<TILE>(to, s, vs);
 #if FILLED
 		if (key + KEYS >= end && end < TK) {
