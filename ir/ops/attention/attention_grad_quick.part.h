@@ -51,9 +51,11 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 	const int end = CAUSAL && first + MINEQ < TK ? first + MINEQ : TK;
 	uint32_t heldq[TALL][DC / 16][4], heldy[TALL][DVC / 16][4];
 	float to[TALL][DC / 8][4] = {}, t[2 * TALL], base[2 * TALL];
+#if DROP
 	uint64_t from = draws(b, h, row, column, sample, id);
+#endif
 
-	(void)words;
+	(void)words, (void)sample, (void)id;
 	pd_tile_bring<TILE, MINEQ, DC, TQ % MINEQ == 0, THREADS>(
 		qs, q + (int64_t)b * QB + (int64_t)h * QH + (int64_t)first * QR, QR, TQ - first, D);
 	pd_tile_bring<TILE, MINEQ, DVC, TQ % MINEQ == 0, THREADS>(
@@ -127,7 +129,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 #endif
 			}
 		}
+#if DROP
 		from += (uint64_t)KEYS * PD_RANDOM_STEP;
+#endif
 		pd_tiles_nn<TILE>(to, s, ks);
 	}
 	PD_UNROLL

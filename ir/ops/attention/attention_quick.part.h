@@ -19,7 +19,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 	int end = CAUSAL && first + MINE < TK ? first + MINE : TK;
 	uint32_t held[TALL][DC / 16][4];
 	float to[TALL][DVC / 8][4] = {}, top[2 * TALL], sum[2 * TALL] = {};
+#if DROP
 	uint64_t from = draws(b, h, row, column, sample, id);
+#endif
 
 #if FILLED
 	if (done) {             /* a row's largest score is no more than log TK below lse, and what the library rounds */
@@ -97,7 +99,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 			}
 			sum[r] += some;
 		}
+#if DROP
 		from += (uint64_t)KEYS * PD_RANDOM_STEP;
+#endif
 		pd_tiles_nn<TILE>(to, s, vs);
 #if FILLED
 		if (key + KEYS >= end && end < TK) {
