@@ -13,6 +13,8 @@ static __device__ int64_t sample_of(const double *late, int64_t of_step)
 	return !DROP || (EVALUATES && !late) ? -1 : (int64_t)late[0] + of_step;
 }
 
+#if DROP || !QUICK
+
 /* Where dropout draws for a score, and what it scales its weight by (0: dropped), or that of one so many elements
  * further, which is cheap where that number is known to the compiler. */
 static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample,
@@ -25,6 +27,7 @@ static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i
 	return 0;
 #endif
 }
+#endif
 #if !QUICK
 
 static __device__ __forceinline__ float kept(uint64_t from, int64_t further, int64_t sample)
