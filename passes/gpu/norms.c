@@ -63,8 +63,8 @@ void prod_batchnorm_relu_gradient(Products *p, Node *n)
 	const Node *norm = z->kind == VAL_NODE ? z->def : NULL;
 
 	if (!grad || grad->op != OP_BatchNormGrad || grad->graph != n->graph || grad->in[0] != n->out[0] || !norm ||
-		norm->op != OP_BatchNorm || z->index || !attr_int(norm, "relu") ||
-		norm->nin % 2 == 0 || value_root(norm->in[0]) != value_root(grad->in[1]))
+		norm->op != OP_BatchNorm || z->index || !attr_int(norm, "relu") || norm->nin % 2 == 0 ||
+		value_root(norm->in[0]) != value_root(grad->in[1]))
 		return;
 	Builder b = prod_at(p, grad);
 	Value *in[6] = { n->in[0], grad->in[1], grad->in[2], grad->in[3], grad->in[4], norm->in[2] };

@@ -316,8 +316,9 @@ bool prod_read_behind(const Value *v, const Node *n)
 /* n is a view, or rounds to 16 bits, which a sum over rows may as well read. */
 static bool read_through(const Node *n)
 {
-	return prod_view(n) || (n->op == OP_Cast && n->in[0]->type.dtype == DT_f32 && dtype_half(n->out[0]->type.dtype) &&
-				       n->in[0]->type.layout == n->out[0]->type.layout);
+	return prod_view(n) ||
+	       (n->op == OP_Cast && n->in[0]->type.dtype == DT_f32 && dtype_half(n->out[0]->type.dtype) &&
+		       n->in[0]->type.layout == n->out[0]->type.layout);
 }
 
 /* The gradient of weights that reads v, or a view of it, which `sum` adds up; *side: as which operand. */

@@ -14,7 +14,7 @@ Value *prod_seen(Value *v); /* v, or the view that is all that reads it */
 Node *prod_user(Value *v);  /* the only node that reads v or its view */
 int64_t prod_width(const Value *v);
 bool prod_plain(const Node *n); /* a Product of one matrix, or rows of all in one, without end, sum and wide */
-bool prod_precedes(const Node *a, const Node *b);       /* or is it; of one graph */
+bool prod_precedes(const Node *a, const Node *b);     /* or is it; of one graph */
 bool prod_read_behind(const Value *v, const Node *n); /* whoever reads v in n's graph comes behind n */
 Builder prod_at(Products *p, Node *n);
 Node *prod_make(Products *p, const ProductForm *f, Node *before, const Node *old);
@@ -22,7 +22,8 @@ void prod_named(Value *v, const char *name);               /* v is called so, wh
 void prod_becomes(Products *p, Value *v, Value *y);        /* v is y, seen in v's shape, from now on */
 Value *prod_cast(Products *p, Node *n, Value *v, DType t); /* v in this type, for n */
 
-void prod_instead_of(Products *p, Node *n, Node *made); /* the results of made, which may have one more, are those of n */
+void prod_instead_of(
+	Products *p, Node *n, Node *made); /* the results of made, which may have one more, are those of n */
 
 /* products_between.c, of nodes that are SoftmaxCrossEntropyLoss, LayerNormalization or RMSNormalization, Dropout, DropoutGrad,
  * LayerNormGrad or RMSNormGrad. */

@@ -324,10 +324,9 @@ static __global__ void __launch_bounds__(SETTLE_THREADS)
 }
 
 template <class F, int V, int END>
-static __global__ void __launch_bounds__(COLUMN_THREADS, 3)
-	data_gradient(typename F::T *restrict dx, const float *dscale, const float *dbias,
-		const typename F::T *restrict dy, const typename F::T *restrict x, const float *mean, const float *var,
-		const float *scale, const float *bias, const columns m, float eps)
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3) data_gradient(typename F::T *restrict dx,
+	const float *dscale, const float *dbias, const typename F::T *restrict dy, const typename F::T *restrict x,
+	const float *mean, const float *var, const float *scale, const float *bias, const columns m, float eps)
 {
 	__shared__ column_numbers<5, V> numbers;
 	const strip at(m, V, true);
@@ -512,7 +511,8 @@ PD_HOST void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *v
 {
 	device::norm_forward o;
 
-	o.d = d, o.to = y, o.x = x, o.more = more, o.scale = scale, o.bias = bias, o.mean = mean, o.var = var, o.part = room;
+	o.d = d, o.to = y, o.x = x, o.more = more, o.scale = scale, o.bias = bias, o.mean = mean, o.var = var,
+	o.part = room;
 	pd_for_type(d->type, d->c, o);
 }
 
@@ -521,7 +521,8 @@ PD_HOST void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const
 {
 	device::norm_evaluate o;
 
-	o.d = d, o.to = y, o.x = x, o.more = more, o.scale = scale, o.bias = bias, o.mean = (float *)mean, o.var = (float *)var;
+	o.d = d, o.to = y, o.x = x, o.more = more, o.scale = scale, o.bias = bias, o.mean = (float *)mean,
+	o.var = (float *)var;
 	pd_for_type(d->type, d->c, o);
 }
 

@@ -12,9 +12,10 @@
 
 enum {
 	VALUES = 64,
-	WORKSPACE = 256, /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
-	EACH = 8,        /* elements */
-	LONG = 512       /* extents that are worth a second call */
+	WORKSPACE =
+		256, /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
+	EACH = 8,    /* elements */
+	LONG = 512   /* extents that are worth a second call */
 };
 
 typedef struct product product;
@@ -208,7 +209,8 @@ static size_t workspace_parts(const product *o, size_t bytes[PARTS])
 	return all;
 }
 
-static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from, void *scratch);
+static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
+	void *scratch);
 
 static void run_once(void *of, char *scrap)
 {
@@ -292,7 +294,8 @@ static product *in_parts(const pd_product_desc *whole, bool cut, bool more)
 		o->at[2] = in * (d.transb ? most * lb : most);
 	}
 	if (rt_log >= RT_LOG_DEBUG)
-		printf("debug: a product of %d x %d x %d is cut at %zu of %c\n", whole->m, whole->n, whole->k, most, along);
+		printf("debug: a product of %d x %d x %d is cut at %zu of %c\n", whole->m, whole->n, whole->k, most,
+			along);
 	o->rest = in_parts(&rest, true, more);
 	o->most = in_parts(&d, cut, more || along == 'k');
 	return o;
@@ -328,7 +331,8 @@ static cublasStatus_t multiply(
 		o->bytes, pd_stream());
 }
 
-static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from, void *scratch)
+static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
+	void *scratch)
 {
 	const void *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
 

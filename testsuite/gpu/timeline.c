@@ -24,13 +24,16 @@ static void take(CUcontext context, uint32_t stream, uint8_t *buffer, size_t siz
 	for (CUpti_Activity *r = NULL; out && cuptiActivityGetNextRecord(buffer, valid, &r) == CUPTI_SUCCESS;) {
 		if (r->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
 			const CUpti_ActivityKernel9 *k = (void *)r;
-			fprintf(out, "%llu %llu %u %s\n", (unsigned long long)k->start, (unsigned long long)k->end, k->streamId, k->name);
+			fprintf(out, "%llu %llu %u %s\n", (unsigned long long)k->start, (unsigned long long)k->end,
+				k->streamId, k->name);
 		} else if (r->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
 			const CUpti_ActivityMemcpy5 *c = (void *)r;
-			fprintf(out, "%llu %llu %u [copy, kind %u]\n", (unsigned long long)c->start, (unsigned long long)c->end, c->streamId, c->copyKind);
+			fprintf(out, "%llu %llu %u [copy, kind %u]\n", (unsigned long long)c->start,
+				(unsigned long long)c->end, c->streamId, c->copyKind);
 		} else if (r->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
 			const CUpti_ActivityMemset4 *m = (void *)r;
-			fprintf(out, "%llu %llu %u [fill]\n", (unsigned long long)m->start, (unsigned long long)m->end, m->streamId);
+			fprintf(out, "%llu %llu %u [fill]\n", (unsigned long long)m->start, (unsigned long long)m->end,
+				m->streamId);
 		}
 	}
 	free(buffer);

@@ -306,17 +306,25 @@ static const char *grad_args(const struct attention *at, bool rest)
 	              : "$=0, $=0 + $PART, $=0 + 2 * $PART, $0, $1, $1 + $PART, $1 + 2 * $PART, $4, $5";
 }
 
-/* GPUs: the library's fused kernels, where it may have them: heads of 16 bits, in rows of whole multiples of 16 bytes, nothing but
- * later keys hidden. The kernel does it where the library has none after all, and is told whether it has: the library leaves later
- * keys out, and of FILLED the kernel looks for rows where that is wrong. */
+/* GPUs: the library's fused kernels may have it: heads of 16 bits, in rows of whole multiples of 16 bytes, nothing but later keys
+ * hidden. */
+static bool by_library(const Node *n, const Geo *g, bool vectors)
+{
+	const struct attention *at = n->attr;
+
+	return vectors && dtype_half(n->in[0]->type.dtype) && !mask_of(n) && !bias_of(n) && at->ratio <= 0 &&
+	       !at->transK && g->d <= 128 && g->dv <= 128 && g->b * g->h * g->tq >= 1;
+}
+
+/* The kernel does it where the library has none after all, and is told whether it has: the library leaves later keys out, and of FILLED
+ * the kernel looks for rows where that is wrong. */
 static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 {
 	const struct attention *at = n->attr;
 	const int64_t *s[] = { g->q, g->k, g->v, g->y };
 	const char *text = "";
 
-	if (!vectors || !dtype_half(n->in[0]->type.dtype) || mask_of(n) || bias_of(n) || at->ratio > 0 || at->transK ||
-		g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1) {
+	if (!by_library(n, g, vectors)) {
 		hole_int(h, "LIBRARY", 0);
 		return;
 	}
@@ -385,7 +393,9 @@ static void tile_holes(const Node *n, Holes *h, const Geo *g)
 	hole_text(h, "TILE", half ? "pd_%ss" : "pd_f32s", dtype_name(t));
 	hole_int(h, "DC", dc);
 	hole_int(h, "DVC", dvc);
-	const bool quick = small && vectors && !at->transK && !mask_of(n) && !bias_of(n) && at->scale > 0;
+	/* quick kernels of gradients do not look for what the library left out */
+	const bool quick = small && vectors && !at->transK && !mask_of(n) && !bias_of(n) && at->scale > 0 &&
+	                   !(is_grad(n) && filled(n) && by_library(n, g, vectors));
 	const int64_t most = longest > 0 ? longest : 1,
 		      warps = quick ? most > 32   ? 4
 	                              : most > 16 ? 2
@@ -393,8 +403,7 @@ static void tile_holes(const Node *n, Holes *h, const Geo *g)
 	                            : sixteens(most, is_grad(n) && !small ? 32 : 64) / 16;
 	hole_int(h, "WARPS", warps);
 	hole_int(h, "TALL", 1);
-	hole_int(h, "KEYS",
-		quick && !is_grad(n) && warps == 4 ? 64 : sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, 32));
+	hole_int(h, "KEYS", sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, 32));
 	hole_int(h, "VECTORS", vectors);
 	hole_int(h, "RESIDENT", !small ? 1 : !quick ? 4 : is_grad(n) ? 2 : 3);
 	hole_int(h, "RESIDENTQ", small ? 3 : 1);

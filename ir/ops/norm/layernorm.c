@@ -256,8 +256,11 @@ static void holes(const Node *n, Holes *h)
 	type_holes(h, "TY", "AS", "pd_to_", out);
 	call_hole(n, h);
 	hole_name(h, "%snorm%s%s%s%s%s_%lldx%lld%s%s", mean ? "layer" : "rms", back ? "_grad" : "",
-		scale ? "" : "_plain", drops(n) ? "_dropout" : has_past(n) ? "_both" : "", sum ? "_sum" : "", back && more ? "_more" : "",
-		(long long)rows, (long long)width, dtype_suffix(in),
+		scale ? "" : "_plain",
+		drops(n)      ? "_dropout"
+		: has_past(n) ? "_both"
+			      : "",
+		sum ? "_sum" : "", back && more ? "_more" : "", (long long)rows, (long long)width, dtype_suffix(in),
 		in != out && (!back || has_past(n)) ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "");
 }
 
