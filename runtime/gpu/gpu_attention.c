@@ -2,7 +2,7 @@
  * per form before step 0. Where there is none, or the first run is refused, the program's own kernels do it, and one line says so,
  * with the library's first reason; and with --reproducible, as what the library chooses depends on the batch, and its backward
  * adds up the gradients of queries in no fixed order. Dropout is not asked for: its draws have to be ours. */
-#include "gpu_attention.h"
+#include "gpu_dnn.h"
 #include <float.h>
 
 typedef struct form form;

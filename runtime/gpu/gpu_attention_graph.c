@@ -4,7 +4,7 @@
  *
  * The statistics are natural logarithms, [b, h, tq] in f32 without gaps: engines before 9.26 write them so whatever strides are told.
  * Hidden keys are those behind the query (from the upper left corner), by the lowest number, which engines know as leaving them out. */
-#include "gpu_attention.h"
+#include "gpu_dnn.h"
 
 enum { CONFIGS = 64 };
 

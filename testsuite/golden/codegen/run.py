@@ -78,7 +78,7 @@ def masked(name, path):
     text = open(path).read()
     if name in LIBRARY:
         text = re.sub(r'(\.hash = |\.arena = |of library calls, |Arena of )"?[0-9a-f]+', r'\1...', text)
-        text = re.sub(r'(pd_check_scratch\("(?:[^;]|\n)*?), [0-9]+\);', r'\1, ...);', text)
+        text = re.sub(r'(pd_check_scratch\("(?:[^;]|\n)*?),\s+[0-9]+\);', r'\1, ...);', text)
     return text
 
 
