@@ -53,19 +53,6 @@ template <int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uin
 #define PD_MMA(KIND, c, a, b0, b1) KIND::multiply(c, a, b0, b1)
 #endif
 
-/* 2 to the x; numbers below 2^-126 are 0 on GPUs. */
-static __device__ __forceinline__ float pd_power(float x)
-{
-#if defined __CUDA_ARCH__
-	float y;
-
-	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-#else
-	return exp2f(x);
-#endif
-}
-
 /* x C in three multiplications with nothing to be added up behind them, where the compiler would make more. */
 template <uint64_t C> static __device__ __forceinline__ uint64_t pd_times(uint64_t x)
 {
@@ -107,7 +94,7 @@ template <uint64_t C> static __device__ __forceinline__ uint64_t pd_times(uint64
 struct pd_halves {
 	typedef uint16_t T;
 	enum { HALF = 1, PAD = 8, BYTES = 2 };
-	static __device__ float exp(float x) { return pd_power(x * 1.44269504f); }
+	static __device__ float exp(float x) { return pd_exp2(x * 1.44269504f); }
 	static __device__ int column(int n, int e) { return 8 * n + 2 * (int)(threadIdx.x % 4) + e % 2; }
 };
 struct pd_bf16s : pd_halves {

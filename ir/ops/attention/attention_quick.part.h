@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 				high = fmaxf(high, s[r / 2][e / 2][r % 2 * 2 + e % 2]);
 			high = pd_row_max(high);
 			if (high > top[r] + LAZY) {     /* the largest need not be the base: what is summed up stays below 2^8 of each */
-				const float again = pd_power((top[r] - high) * (UNIT * 1.44269504f));
+				const float again = pd_exp2((top[r] - high) * (UNIT * 1.44269504f));
 
 				top[r] = high;
 				sum[r] *= again;

@@ -1,7 +1,7 @@
 /* 16-bit floats, heads of up to 64 columns in rows of whole multiples of 16 bytes, no mask and no bias. A warp has TALL times 16 rows,
  * and holds the operand that stays in registers; tiles of the other come while those before them are worked on. Scores stay products
  * (of UNIT each), and what hides some is done where a tile has such. */
-static __device__ __forceinline__ float weight(float s, float base) { return pd_power(fmaf(s, UNIT * 1.44269504f, -base)); }
+static __device__ __forceinline__ float weight(float s, float base) { return pd_exp2(fmaf(s, UNIT * 1.44269504f, -base)); }
 #if DROP
 
 /* Whether dropout keeps the element so many further than `from` (score.part.h): pd_random_at as few instructions. The last bit, which
