@@ -18,7 +18,7 @@ import pdcctest as T
 SHARED = os.path.join(os.path.dirname(T.ROOT), 'shared', 'data', 'models')
 FULL = os.path.join(SHARED, 'full_graphs')
 BACKEND = '/usr/share/libonnx-testdata/data'
-OWN = ('run.sh', 'check.py', 'compare.py', 'machine.py', 'processes.py', 'ways.py', 'bench_torch.py', 'copy.cu', 'README.md', 'mpi')
+OWN = ('run.sh', 'check.py', 'compare.py', 'machine.py', 'processes.py', 'ways.py', 'bench_torch.py', 'timeline.py', 'timeline.c', 'copy.cu', 'README.md', 'mpi')
 GPT2 = ['--dim', 'time=1024', '--micro-batch', '8', '--global-batch', '8', '--amp', 'bf16', '--optimizer', 'adamw:lr=1e-4']
 TOKEN = 6 * 124.4e6 + 12 * 12 * 768 * 1024, 'a token 6 x 124.4e6 parameters + 12 x 12 layers x 768 x 1024'
 # name -> (graph, flags, what a step counts, how many of them a step has (0: no steps), operations of one, and how they are counted)

@@ -47,11 +47,12 @@ def added(path):
     begin, end = window(rows)
     rows = [r for r in rows if begin <= r[0] < end]
     called, by, gaps, until, last = plain({r[2] for r in rows}), {}, {}, rows[0][0], rows[0][2]
-    for a, b, name in rows:
-        n, t = by.get(called[name], (0, 0))
-        by[called[name]] = n + 1 / STEPS, t + (b - a) / STEPS / 1e6
+    for a, b, name in [*rows, (end, end, None)]:        # the window ends where the next step's first of all begins
+        if name:
+            n, t = by.get(called[name], (0, 0))
+            by[called[name]] = n + 1 / STEPS, t + (b - a) / STEPS / 1e6
         if a > until:
-            k = called[last], called[name]
+            k = called[last], called[name or rows[0][2]]
             gaps[k] = gaps.get(k, 0) + (a - until) / STEPS / 1e6
         if b > until:
             until, last = b, name
