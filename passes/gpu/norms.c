@@ -11,7 +11,7 @@ static bool by_our_kernels(const Value *x) { return dtype_half(x->type.dtype) &&
 /* What n adds to v, a result of `norm`, where it is made before that; NULL: it does not. */
 static Value *added(const Node *n, const Value *v, const Node *norm)
 {
-	if (n->op != OP_Add || n->graph != norm->graph)
+	if (n->op != OP_Add || n->graph != norm->graph || (n->in[0] != v && n->in[1] != v))
 		return NULL;
 	Value *more = n->in[0] == v ? n->in[1] : n->in[0];
 	const bool there = more->kind != VAL_NODE || more->def->graph != norm->graph || prod_precedes(more->def, norm);

@@ -234,7 +234,8 @@ static __global__ void __launch_bounds__(COLUMN_THREADS)
 		[&](int64_t row) {
 			const int64_t i = row * m.c + at.column;
 
-			return pair<F, V>{ pd_read_now<V>(x + i), pd_read_now<V>((END == SUM_RELU ? more : x) + i) };
+			return pair<F, V>{ pd_read_now<V>(x + i),
+				END == SUM_RELU ? pd_read_now<V>(more + i) : pd_vec<typename F::T, V>{} };
 		},
 		[&](int64_t row, const pair<F, V> &in) {
 			float v[V], w[V] = { 0 };

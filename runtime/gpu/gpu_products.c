@@ -31,10 +31,10 @@ struct product {
 	bool ran;     /* in a step: bits of a Relu may be kept as the library has them */
 	bool cut;     /* is one of two parts: values begin at multiples of EACH elements alone */
 	bool more;    /* is added to what y has */
-	/* a product in two parts has nothing of its own; the rest, which begins so many bytes behind those of y, a, b and bias, is done
+	/* a product in two parts has nothing of its own; the rest, which begins so many bytes behind those of y, a and b, is done
 	 * first, as what is the larger part of a sum over k is added to it and rounded once */
 	product *most, *rest;
-	size_t at[4];
+	size_t at[3];
 };
 
 static cublasLtHandle_t lt;
@@ -104,7 +104,7 @@ static void describe(product *o, cublasLtEpilogue_t end)
 	const uint32_t epilogue = end;
 	const bool bits = d->end == PD_RELU || d->end == PD_RELU_GRAD;
 	const int64_t row = bits ? (d->n + 127) / 128 * 128 : d->n;
-	const void *const aligned = (const void *)(uintptr_t)(o->cut ? EACH * 2 : VALUES);
+	const void *const aligned = (const void *)(uintptr_t)VALUES;
 
 	check(cublasLtMatmulDescCreate(&o->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
 	set(o, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
@@ -250,8 +250,8 @@ static char to_cut(const pd_product_desc *d)
 	const int la = d->lda ? d->lda : d->transa ? d->m : d->k, lb = d->ldb ? d->ldb : d->transb ? d->k : d->n;
 	const int ly = d->ldy ? d->ldy : d->n;
 
-	if (d->in == PD_F32 || d->batch > 1 || d->end != PD_AS_IT_IS || d->keep || d->sum || la % EACH || lb % EACH ||
-		ly % EACH)
+	if (d->in == PD_F32 || d->batch > 1 || d->end != PD_AS_IT_IS || d->keep || d->bias || d->sum || la % EACH ||
+		lb % EACH || ly % EACH)
 		return 0;
 	if (ragged(d->n))
 		return 'n';
@@ -283,14 +283,13 @@ static product *in_parts(const pd_product_desc *whole, bool cut, bool more)
 	*left = *extent % EACH;
 	*extent = (int)most;
 	if (along == 'k') {
-		rest.bias = 0;
 		o->at[1] = in * (d.transa ? most * la : most);
 		o->at[2] = in * (d.transb ? most : most * lb);
 	} else if (along == 'm') {
 		o->at[0] = out * most * (size_t)d.ldy;
 		o->at[1] = in * most;
 	} else {
-		o->at[0] = o->at[3] = out * most;
+		o->at[0] = out * most;
 		o->at[2] = in * (d.transb ? most * lb : most);
 	}
 	if (rt_log >= RT_LOG_DEBUG)
@@ -337,9 +336,9 @@ static void run(product *o, void *y, void *also, const void *a, const void *b, c
 	const void *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
 
 	if (o->most) {
-		run(o->rest, (char *)y + o->at[0], NULL, (const char *)a + o->at[1], (const char *)b + o->at[2],
-			bias ? (const char *)bias + o->at[3] : NULL, NULL, scratch);
-		run(o->most, y, NULL, a, b, bias, NULL, scratch);
+		run(o->rest, (char *)y + o->at[0], NULL, (const char *)a + o->at[1], (const char *)b + o->at[2], NULL,
+			NULL, scratch);
+		run(o->most, y, NULL, a, b, NULL, NULL, scratch);
 		return;
 	}
 	cublasStatus_t s = multiply(o, y, a, b, row, aux, scratch);
