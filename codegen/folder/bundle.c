@@ -72,10 +72,9 @@ static bool write_makefile(Build *b)
 	if (b->gpu) {
 		build_frame(&settings, "gpu_flags.mk.in",
 			(const char *const[]){ "ARCH", train->target.arch, "NVCC",
-				train->target.nvcc ? made_word(a, train->target.nvcc) : "$(CUDA)/bin/nvcc", NULL });
-		build_frame(&rules, "gpu_rules.mk.in",
-			(const char *const[]){ "CONTRACT", train->loop.reproducible ? " -fmad=false" : "", "LEVEL",
-				level, "DEBUG", debug, NULL });
+				train->target.nvcc ? made_word(a, train->target.nvcc) : "$(CUDA)/bin/nvcc", "CONTRACT",
+				train->loop.reproducible ? " -fmad=false" : "", "LEVEL", level, "DEBUG", debug, NULL });
+		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "ARCHIVE", " obj/runtime.a", NULL });
 	}
 	for (int i = 0; b->c && i < b->c->nwithout; i++)
 		smaller = arena_printf(a, "%s without-%s", smaller, b->c->without[i]);
@@ -92,10 +91,10 @@ static bool write_makefile(Build *b)
 		buf_printf(&rules, "%s\nbin/d%d: obj/device%d.o", after, r, r);
 		for (int t = stage; t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " obj/stage%d/stage%d.o%s", t, t, kernels_of(b, t));
-		buf_printf(&rules, " $(RUNTIME)\nbin/p%d: obj/device%d.o", r, r);
+		buf_printf(&rules, " obj/runtime.a\nbin/p%d: obj/device%d.o", r, r);
 		for (int t = stage; t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " obj/profile/stage%d.o%s", t, kernels_of(b, t));
-		buf_puts(&rules, " $(RUNTIME)\n");
+		buf_puts(&rules, " obj/runtime.a\n");
 	}
 	for (int r = 0; r < world; r++)
 		if (r == b->tensor * b->first_rank[stage_of_rank(b, r / b->tensor)])
@@ -107,14 +106,9 @@ static bool write_makefile(Build *b)
 			train->target.cc ? made_word(a, train->target.cc) : "gcc", "LEVEL", level, "DEBUG", debug,
 			"RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" : "oneDNN 2", "LIBRARIES",
 			b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings),
-			"RUNTIME",
-			b->gpu ? " obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o obj/runtime/gpu_ends.cu.o"
-				 " obj/runtime/gpu_turns.cu.o"
-			       : "",
-			"HOST", b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
-			b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", "CACHE",
-			b->gpu ? ""
-			       : "$(if $(XDG_CACHE_HOME)$(HOME),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pdcc/runtime)",
+			"HEADERS", b->gpu ? "$(CUDA_HEADERS)" : "oneapi/dnnl/dnnl.h", "VERSIONS",
+			b->gpu ? " $(NVCC) --version;" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "",
+			"WHERE", b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN",
 			NULL });
 	buf_free(&rules);
 	buf_free(&settings);

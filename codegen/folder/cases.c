@@ -381,10 +381,10 @@ static bool write_frame(Build *b, int n)
 
 	if (b->gpu) {
 		build_frame(&flags, "gpu_flags.mk.in",
-			(const char *const[]){ "ARCH", b->t->target.arch, "NVCC", "$(CUDA)/bin/nvcc", NULL });
+			(const char *const[]){ "ARCH", b->t->target.arch, "NVCC", "$(CUDA)/bin/nvcc", "CONTRACT", "",
+				"LEVEL", "3", "DEBUG", "", NULL });
 		buf_puts(&flags, "FLAGS += -DRT_GPU\n");
-		build_frame(&rules, "gpu_rules.mk.in",
-			(const char *const[]){ "CONTRACT", "", "LEVEL", "3", "DEBUG", "", NULL });
+		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "ARCHIVE", "", NULL });
 	}
 	const char *const pair[] = { "COUNT", arena_printf(b->a, "%d", n), "VERSION", PDCC_VERSION, "SETTINGS",
 		buf_str(&flags), "RULES", buf_str(&rules), "KERNELS",

@@ -224,14 +224,15 @@ def make(r, job):
     if job['kind'] == 'bench':
         weights(job)
     base = r.base.get(job['kind'] == 'cases')
-    if base and base != d and os.path.isdir(f'{base}/obj/runtime') and not os.path.isdir(f'{d}/obj/runtime'):
+    # the same flags: make takes what they made; others: it does not. Programs have their own way (CACHE)
+    if job['kind'] == 'cases' and base and base != d and os.path.isdir(f'{base}/obj/runtime') and not os.path.isdir(f'{d}/obj/runtime'):
         os.makedirs(f'{d}/obj', exist_ok=True)
-        shutil.copy2(f'{base}/obj/flags', f'{d}/obj/flags')     # the same flags: make takes what they made; others: it does not
+        shutil.copy2(f'{base}/obj/flags', f'{d}/obj/flags')
         shutil.rmtree(f'{d}/obj/copy', ignore_errors=True)
         shutil.copytree(f'{base}/obj/runtime', f'{d}/obj/copy')
         os.rename(f'{d}/obj/copy', f'{d}/obj/runtime')
     target = ['bin/cases'] if job['kind'] == 'cases' else ['all', 'bin/p0'] if job['kind'] == 'bench' else ['all']
-    rc, out = r.sh(['make', '-s', '-C', d, '-j2' if base else f'-j{r.a.jobs}', f'CUDA={r.toolkit}', f'ARCH={r.a.arch}', 'OPT=-O2',
+    rc, out = r.sh(['make', '-s', '-C', d, '-j2' if base else f'-j{r.a.jobs}', f'CUDA={r.toolkit}', f'ARCH={r.a.arch}', f'CACHE={r.a.work}/kept', 'OPT=-O2',
                      *([f'CC={os.environ["CC"]}'] if os.environ.get('CC') else []), *target], r.limit['build'])
     if rc != 124:
         os.remove(mark)

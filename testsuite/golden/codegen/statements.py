@@ -61,8 +61,7 @@ def survivors(pdcc, name, folder):
     subprocess.run([pdcc, os.path.join(HERE, name + '.onnx'), '--cluster', 'local:1', '--threads', '1', '-q', '-o', folder,
                     *PROGRAMS[name].split()], check=True)
     subprocess.run(['make', '-s', '-C', folder, 'OPT=-O0', '-j2'], check=True, capture_output=True)
-    objects = ['obj/device0.o', 'obj/stage0/stage0.o'] + sorted(
-        os.path.join('obj/runtime', f) for f in os.listdir(os.path.join(folder, 'obj/runtime')))
+    objects = ['obj/device0.o', 'obj/stage0/stage0.o', 'obj/runtime.a']
     source = os.path.join(folder, 'stage0', 'stage0.c')
     text = open(source).read()
     if not build(folder, objects):
