@@ -6,6 +6,7 @@
 # (`ctest REGEX` stands for the tests of that name in the copy's build folder). Every distinct check must pass in the
 # unbroken copy first. A check that could not run (exit 77, 124 and above) has seen nothing. Last line: `N passed, N failed`.
 set -u
+unset PDCC_SOME        # a check takes all its cases
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 jobs=$(nproc)
@@ -107,7 +108,7 @@ generator=$(command -v ninja >/dev/null && echo Ninja || echo "Unix Makefiles")
 for i in $(seq "$jobs"); do
 	mkdir "$work/tree$i"
 	(cd "$root" && git ls-files -z | xargs -0 cp -P --parents -t "$work/tree$i")
-	cmake -G "$generator" -S "$work/tree$i" -B "$work/tree$i/build" -DPDCC_TESTS=ON \
+	cmake -G "$generator" -S "$work/tree$i" -B "$work/tree$i/build" -DPDCC_TESTS=ON -DPDCC_TESTS_WHOLE=ON \
 		-DCMAKE_C_COMPILER_LAUNCHER="$launcher" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 	worker "$i" "$@" &
 done
