@@ -18,6 +18,9 @@ pypi() {
 		touch "$root/build/pypi/ready"
 }
 pypi > /dev/null 2>&1 &
+export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1       # copies of the tree take what was compiled here
+# where nothing may be written into the home, ccache and make keep what they keep here
+[ -w "${HOME:-/nonexistent}" ] || export CCACHE_DIR="$root/build/ccache" XDG_CACHE_HOME="$root/build/cache"
 build_pdcc "$root" -DPDCC_TESTS=ON -DCMAKE_C_COMPILER_LAUNCHER=ccache || exit 1
 wait
 [ -e "$root/build/pypi/ready" ] || echo "no packages from PyPI: onnxruntime, safetensors and TensorBoard are not asked"

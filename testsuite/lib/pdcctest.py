@@ -120,7 +120,7 @@ def cuda():
 
 
 def make(folder, cflags='-O1', extra=()):
-    return check('make', *run(['make', '-s', '-C', folder, '-j2', f'CC={cc(any(str(x).startswith("SAN=") for x in extra))}', f'OPT={cflags}', *extra], timeout=900))
+    return check('make', *run(['make', '-s', '-C', folder, '-j2', f'CC={cc("SAN" in os.environ or any(str(x).startswith("SAN=") for x in extra))}', f'OPT={cflags}', *extra], timeout=900))
 
 
 def start(folder, args, timeout=300):
