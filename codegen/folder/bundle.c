@@ -108,8 +108,7 @@ static bool write_makefile(Build *b)
 			b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings),
 			"HEADERS", b->gpu ? "$(CUDA_HEADERS)" : "oneapi/dnnl/dnnl.h", "VERSIONS",
 			b->gpu ? " $(NVCC) --version;" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "",
-			"WHERE", b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN",
-			NULL });
+			"WHERE", b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
 	buf_free(&rules);
 	buf_free(&settings);
 	return build_text(b, "Makefile", &out);
