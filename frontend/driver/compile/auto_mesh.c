@@ -1,5 +1,4 @@
-/* How many devices share a replica, and whether replicas divide the optimizer's state, decided with the plan (--tensor auto, --zero
- * auto).
+/* How many devices share a replica, and what replicas divide among them, decided with the plan (--tensor auto, --zero auto).
  *
  * The members of a group talk several times in each layer, so they are devices of one host: degrees are the divisors of the number
  * of devices of the largest host. Each, with --zero 0 and 1 where that is open too, is a compilation of which nothing is written:
@@ -7,7 +6,8 @@
  * the byte, and the step played by the simulator. So what is said of a degree is what asking for it by hand gives.
  *
  * Of those that fit the shortest step per sample is taken; a larger degree, or state in parts, must be shorter by a thousandth.
- * Where none fits the one that lacks least is taken, and its compilation says what lacks. */
+ * Where none fits, gradients in parts are looked at (--zero 2), and then weights (3), which are sent for by the microbatch. Where
+ * none of them does the one that lacks least is taken, and its compilation says what lacks. */
 #include <math.h>
 #include <string.h>
 #include "ir/base/buf.h"
@@ -63,7 +63,7 @@ static void look(const Compile *c, Mesh *x)
 	const char *why = x->zero > 0 ? zero_refused(&o.t, schedule_async(&o.t)) : NULL;
 
 	if (why) {
-		x->refused = arena_printf(c->a, "refused: --zero 1 does not go with %s", why);
+		x->refused = arena_printf(c->a, "refused: --zero %d does not go with %s", (int)x->zero, why);
 		return;
 	}
 	s.a = arena_new();
@@ -147,7 +147,7 @@ static const char *told(const Compile *c)
 	for (int i = 0; i < c->nmesh; i++) {
 		const Mesh *x = &c->mesh[i];
 		buf_printf(&b, "  tensor %lld%s  ", (long long)(x->tensor > 1 ? x->tensor : 1),
-			x->zero > 0                      ? ", zero 1"
+			x->zero > 0 ? arena_printf(c->a, ", zero %d", (int)x->zero)
 			: c->mesh[c->nmesh - 1].zero > 0 ? "        "
 							 : "");
 		buf_puts(&b, x->fits      ? arena_printf(c->a, "step %s", time_short(c->a, x->step))
@@ -181,11 +181,29 @@ static void take(Compile *c, int i)
 	p->choose_tensor = p->choose_zero = false;
 }
 
+/* Looks at each degree with each --zero from `least` to `most`; the best of these and of what was looked at before. */
+static int look_at(Compile *c, const int64_t *degree, int n, int64_t least, int64_t most, int best)
+{
+	const int from = c->nmesh;
+	int cap = from;
+
+	for (int i = 0; i < n; i++)
+		for (int64_t z = least; z <= most; z++)
+			PUSH(c->a, c->mesh, c->nmesh, cap) = (Mesh){ .tensor = degree[i], .zero = z };
+	for (int i = from; i < c->nmesh && c->nmesh > 1; i++) {
+		look(c, &c->mesh[i]);
+		best = better(&c->mesh[i], &c->mesh[best]) ? i : best;
+		if (c->mesh[0].unread) /* so it is at every degree, and it will be said */
+			break;
+	}
+	return best;
+}
+
 bool mesh_choose(Compile *c)
 {
 	PlanSettings *p = &c->o->t.plan;
 	int64_t degree[GROUP_MOST];
-	int n = 1, cap = 0, best = 0;
+	int n = 1, best;
 
 	if (!open_options(c))
 		return true;
@@ -201,16 +219,9 @@ bool mesh_choose(Compile *c)
 	degree[0] = p->tensor;
 	if (p->choose_tensor && !(n = degrees(c, degree)))
 		degree[n++] = 1; /* what is wrong with the cluster will be said */
-	for (int i = 0; i < n; i++)
-		for (int64_t z = 0; z <= (p->choose_zero ? 1 : 0); z++)
-			PUSH(c->a, c->mesh, c->nmesh, cap) =
-				(Mesh){ .tensor = degree[i], .zero = p->choose_zero ? z : p->zero };
-	for (int i = 0; i < c->nmesh && c->nmesh > 1; i++) {
-		look(c, &c->mesh[i]);
-		best = better(&c->mesh[i], &c->mesh[best]) ? i : best;
-		if (c->mesh[0].unread) /* so it is at every degree, and it will be said */
-			break;
-	}
+	best = p->choose_zero ? look_at(c, degree, n, 0, 1, 0) : look_at(c, degree, n, p->zero, p->zero, 0);
+	for (int64_t z = 2; z <= 3 && p->choose_zero && !c->mesh[0].unread && !c->mesh[best].fits; z++)
+		best = look_at(c, degree, n, z, z, best);
 	take(c, best);
 	c->mesh_told = c->nmesh > 1 ? told(c) : NULL;
 	return true;

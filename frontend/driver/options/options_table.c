@@ -435,7 +435,7 @@ const Opt opt_table[] = {
 	{ "Plan", "tensor", "N", "N devices share each replica of a stage: its products are divided among them; auto: a divisor of the devices of a host, "
 		"decided with the plan", CALL, 0, o_tensor, 0, 0, 0 },
 	{ "Plan", "zero", "N", "the replicas of a stage divide among them (ZeRO) 1: the optimizer's state, 2: gradients too, 3: weights too; 0, the default: nothing; auto: "
-		"1 where memory asks for it or a step is shorter", CALL, 0, o_zero, 0, 0, 0 },
+		"1 where memory asks for it or a step is shorter, 2 or 3 where nothing else fits", CALL, 0, o_zero, 0, 0, 0 },
 	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(plan.max_stages), 0, 0, 1, 1 << 20 },
 	{ "Plan", "no-pipeline", NULL, "they have one stage: data parallelism alone", FLAG, TR(plan.no_pipeline), 0, 0, 0, 0 },
 	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(plan.no_dp), 0, 0, 0, 0 },
