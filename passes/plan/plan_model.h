@@ -153,6 +153,7 @@ typedef struct TrialStage {
 	double stashed;                            /* bytes of a version, where there are several */
 	double parts;                              /* replicas that divide the optimizer's state (--zero); else 1 */
 	double sums;                               /* those that divide sums of gradients (--zero 2); else 1 */
+	double gathered;                           /* those that divide weights (--zero 3); else 1 */
 	double kept;                               /* bytes of slot that computing all again would spare */
 	double only;    /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
 	bool again;     /* some of its forward is computed again in the backward; bwd, slot, tmp say so */

@@ -182,6 +182,26 @@ static bool each_in_parts(const PlanModel *p)
 	return p->zero > 1 && p->train && !p->train->loop.reproducible && !p->train->target.f64;
 }
 
+/* Are the gradients of a stage's replicas summed by the microbatch, so that none are behind the last one (--zero 3)? */
+static bool sums_within(const TrialStage *s) { return s->gathered > 1 && s->sums > 1; }
+
+/* What replicas send each other by the microbatch, beside what they compute: with --zero 3 each forward and each backward gathers the
+ * weights, and where gradients are summed in parts each backward sums them. Either is half of an AllReduce. */
+static void send_parts(const PlanModel *p, const Trial *t, TrialStage *s, int i, int r, const int *stage)
+{
+	if (s->gathered <= 1 && s->sums <= 1)
+		return;
+	const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
+	double half = 0;
+
+	for (int q = 0; q < sums->n; q++)
+		half += sums->sum[q].least / 2;
+	for (int c = 0; c < p->nclass; c++) {
+		s->fwd[c] = fmax(s->fwd[c], s->gathered > 1 ? half : 0);
+		s->bwd[c] = fmax(s->bwd[c], (s->gathered > 1 ? half : 0) + (s->sums > 1 ? half : 0));
+	}
+}
+
 static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
 {
 	TrialStage *s = NEWN(a, TrialStage, t->n);
@@ -193,7 +213,10 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		s[i].inflight = trial_in_flight(p, t, i);
 		s[i].versions = trial_versions(p, t, i);
 		s[i].parts = p->zero ? t->replicas[i] : 1;
-		s[i].sums = each_in_parts(p) ? t->replicas[i] : 1;
+		/* what replicas tell each other by the microbatch asks for as many of each */
+		const int together = t->micro % t->replicas[i] ? 1 : t->replicas[i];
+		s[i].sums = each_in_parts(p) ? together : 1;
+		s[i].gathered = p->zero > 2 ? together : 1;
 	}
 	add_layers(p, s, stage);
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
@@ -209,6 +232,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 			s[i].only += wire;
 		}
 		again(p, t, &s[i], i, r, stage);
+		send_parts(p, t, &s[i], i, r, stage);
 		const int64_t grains = trial_share(p, t, i);
 		const double limit = limit_of(p, t, i, r);
 		while (schedule_row(p->schedule)->flight == FLIGHT_WARMUP && s[i].inflight > 1 &&
@@ -244,9 +268,9 @@ static double leaf_memory(const PlanModel *p, const TrialStage *s, int64_t grain
 /* With --zero 3 a device has its part, and what it gathers; where gradients are summed in parts, in the same memory as those (leaf_memory). */
 static double weight_memory(const PlanModel *p, const TrialStage *s)
 {
-	if (p->zero < 3 || s->parts <= 1)
+	if (s->gathered <= 1)
 		return s->weights;
-	return s->weights - s->trained + s->trained / s->parts + (s->sums > 1 ? 0 : bucket_memory(p, s));
+	return s->weights - s->trained + s->trained / s->gathered + (s->sums > 1 ? 0 : bucket_memory(p, s));
 }
 
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
@@ -301,18 +325,20 @@ static double sums_end(
 	const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
 	double end = 0;
 
+	const int n = sums_within(&s[i]) ? 0 : sums->n;
+
 	*all = 0;
-	t->sums += (double)sums->n * t->replicas[i];
-	for (int q = 0; q < (sums->n ? sums->n : 1); q++) {
+	t->sums += (double)n * t->replicas[i];
+	for (int q = 0; q < (n ? n : 1); q++) {
 		double ready = 0;
 		for (int k = 0; k < t->replicas[i]; k++) {
 			const int c = p->class_of[t->device[r + k]];
-			const double left = sums->buckets ? 1 - sums->sum[q].join.ready : 0;
+			const double left = n && sums->buckets ? 1 - sums->sum[q].join.ready : 0;
 			ready = fmax(
 				ready, start + share(p, t, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
 		}
-		end = fmax(end, ready) + (sums->n ? sums->sum[q].least : 0);
-		*all += sums->n ? sums->sum[q].least : 0;
+		end = fmax(end, ready) + (n ? sums->sum[q].least : 0);
+		*all += n ? sums->sum[q].least : 0;
 	}
 	return end;
 }
@@ -411,7 +437,8 @@ static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge,
 }
 
 /* Sums over replicas, in the order of simulate_model: those of buckets first, from the last stage on. */
-static void sim_sums(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
+static void sim_sums(
+	Arena *a, const PlanModel *p, const Trial *t, const TrialStage *stages, SimModel *x, const int *stage, int *cap)
 {
 	const ActKind when = schedule_has(x->s, ACT_W) ? ACT_W : ACT_B;
 	const bool early = sums_in_order(a, x->s, when);
@@ -419,6 +446,8 @@ static void sim_sums(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, 
 	for (int i = 0; i < 2 * t->n; i++) {
 		const int s = i < t->n ? t->n - 1 - i : i - t->n;
 		int *device = NEWN(a, int, t->replicas[s]);
+		if (sums_within(&stages[s]))
+			continue;
 		for (int k = 0; k < t->replicas[s]; k++)
 			device[k] = x->device[x->s->device[s][k]];
 		const StageSums *sums = trial_sums(p, t, s, device, stage, early);
@@ -504,7 +533,7 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 			time[ACT_UPDATE] = s[i].update[c];
 		}
 	}
-	sim_sums(a, p, t, x, stage, &cap);
+	sim_sums(a, p, t, s, x, stage, &cap);
 	for (int i = 0; i < p->nrow; i++) {
 		const int at = stage[p->row[i].layer];
 		if (t->replicas[at] > 1)

@@ -147,7 +147,7 @@ static const char *told(const Compile *c)
 	for (int i = 0; i < c->nmesh; i++) {
 		const Mesh *x = &c->mesh[i];
 		buf_printf(&b, "  tensor %lld%s  ", (long long)(x->tensor > 1 ? x->tensor : 1),
-			x->zero > 0 ? arena_printf(c->a, ", zero %d", (int)x->zero)
+			x->zero > 0                      ? arena_printf(c->a, ", zero %d", (int)x->zero)
 			: c->mesh[c->nmesh - 1].zero > 0 ? "        "
 							 : "");
 		buf_puts(&b, x->fits      ? arena_printf(c->a, "step %s", time_short(c->a, x->step))
