@@ -106,9 +106,10 @@ static bool write_makefile(Build *b)
 			train->target.cc ? made_word(a, train->target.cc) : "gcc", "LEVEL", level, "DEBUG", debug,
 			"RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" : "oneDNN 2", "LIBRARIES",
 			b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings),
-			"HEADERS", b->gpu ? "$(CUDA_HEADERS)" : "oneapi/dnnl/dnnl.h", "VERSIONS",
-			b->gpu ? " $(NVCC) --version;" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "",
-			"WHERE", b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
+			"HEADERS", b->gpu ? "$(CUDA_HEADERS) $(if $(filter 0,$(NCCL)),,nccl.h)" : "oneapi/dnnl/dnnl.h",
+			"VERSIONS", b->gpu ? " $(NVCC) --version; env | grep ^NVCC_ | sort;" : "", "HOST",
+			b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
+			b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
 	buf_free(&rules);
 	buf_free(&settings);
 	return build_text(b, "Makefile", &out);

@@ -83,20 +83,16 @@ def cluster_file(folder, devices, memory=None):
     return path
 
 
-def share(items, n, salt):
+def some(items, n, salt=''):
+    """All of a suite's cases; where PDCC_SOME is set, as in CI, one in n: of models or cases of other names (salt) other ones."""
+    n = n if os.environ.get('PDCC_SOME') else 1
     return [x for i, x in enumerate(items) if (i + zlib.crc32(salt.encode())) % n == 0]
 
 
-def some(items, n, salt=''):
-    """All of a suite's cases; where PDCC_SOME is set, as in CI, one in n: of models or cases of other names (salt) other ones."""
-    items = list(items)
-    return share(items, n, salt) if os.environ.get('PDCC_SOME') else items
-
-
 def emit(model, folder, args):
-    """pdcc MODEL args -o folder. One in eight is read by libclang as well; what gcc says of all of them is seen anyway."""
-    plain = ' '.join(a for a in args if not a.startswith('/'))
-    return check('pdcc', *run([pdcc_path(), model, '-o', folder, '--force', *([] if share([0], 8, plain) else ['--no-check']), *args]))
+    """pdcc MODEL args -o folder; read by libclang, where only some cases are taken one in eight."""
+    checked = some([[]], 8, ' '.join(a for a in args if '/' not in a)) or [['--no-check']]
+    return check('pdcc', *run([pdcc_path(), model, '-o', folder, '--force', *checked[0], *args]))
 
 
 @functools.lru_cache(maxsize=None)
@@ -120,7 +116,8 @@ def cuda():
 
 
 def make(folder, cflags='-O1', extra=()):
-    return check('make', *run(['make', '-s', '-C', folder, '-j2', f'CC={cc("SAN" in os.environ or any(str(x).startswith("SAN=") for x in extra))}', f'OPT={cflags}', *extra], timeout=900))
+    sanitized = 'SAN' in os.environ or any(str(x).startswith('SAN=') for x in extra)     # of that make keeps nothing
+    return check('make', *run(['make', '-s', '-C', folder, '-j2', f'CC={cc(sanitized)}', f'OPT={cflags}', *extra], timeout=900))
 
 
 def start(folder, args, timeout=300):

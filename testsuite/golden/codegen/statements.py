@@ -91,7 +91,7 @@ def main():
             print(f'FAIL {name}: the program does the same without: {s}')
         passed, failed = passed + n - len(bad), failed + len(bad)
     print(f'{passed} passed, {failed} failed')
-    return failed > 0 or passed < len(T.some(range(150), 3))
+    return failed > 0 or passed < len(T.some(range(150), 3))        # of all: 163
 
 
 if __name__ == '__main__':
