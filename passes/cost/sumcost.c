@@ -308,6 +308,8 @@ SumRule sum_rule(const Training *t)
 SumBy sum_choice(const SumModel *m, const SumRule *r, double bytes, double *wire)
 {
 	*wire = bytes;
+	if (r->codec && m && r->by == SUM_KINDS && sum_is_small(m, bytes))
+		return SUM_EVERYONE;
 	if (r->codec) {
 		*wire = (double)sum_wire(r->codec, r->block, (int64_t)bytes);
 		if (!m || !r->packed_if || sum_packed_seconds(m, bytes, *wire) < sum_seconds(m, r->by, bytes))

@@ -68,6 +68,11 @@ typedef struct SimJoin {
 	int serve; /* SIM_PULL, SIM_PUSH: which of SimModel.serve */
 	const int64_t *push,
 		*newest; /* SIM_OWNED, SIM_PARTS: by member, bytes that each other one pushes to it; that it sends each of them */
+	const char *
+		codec; /* SIM_RING with packed messages: `bytes` is what `floats` take on the wire, cut in whole blocks; or NULL */
+	int64_t floats, block;
+	const int *
+		subtrees; /* SIM_RING that is a tree of --reproducible, but for its bytes taken for a ring: sums of each member */
 	bool always; /* SIM_RING, however small the sum is */
 	bool beside; /* of what goes to and from servers: a part of SIM_SERVE (simulate_exchange.c) */
 	bool vendor; /* by MPI, taken for a ring; its bytes are not counted */
@@ -208,7 +213,7 @@ void sim_add_count(Arena *a, SimModel *x, int stage, int *cap);
 /* Bytes behind a message (pd_tag in runtime/pd.h); of such a count. */
 enum { SIM_TAG = 24, SIM_COUNT = 4 };
 /* Bytes per step from a rank to another, as the runtime counts them (runtime/run/traffic.c): messages, sums, totals. Exact but
- * for compressed sums and those of --reproducible, which are taken for rings. In order of from and to. */
+ * for rows of tables, of which nobody knows how many there will be. In order of from and to. */
 typedef struct SimPair {
 	int from, to;
 	int64_t messages, joins, totals, values, ids, heads;
@@ -216,6 +221,8 @@ typedef struct SimPair {
 SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 /* Does a sum go to everyone at once (runtime/comm/allreduce.c)? */
 bool sim_small_sum(const SimJoin *j);
+int64_t sim_ring_sent(const SimJoin *j, int from, int to); /* bytes of such a sum from a member to another one */
+int sim_ring_reach(const SimJoin *j);                      /* to how many members behind it each one sends */
 /* A ReduceScatter or AllGather of parts (passes/comm/zero.c), at the end of the list. */
 SimJoin *sim_add_parts(Arena *a, SimModel *x, const Stage *s, const Node *n, int *cap);
 /* The weights that the stage's forward, backward and W gather; seconds of such a graph, where the gather of a bucket goes on while that of

@@ -2,11 +2,13 @@
  * and norm.c, from the plan alone. */
 #include <stdlib.h>
 #include "simulate.h"
+#include "passes/cost/sumcost.h"
 
 enum {
 	SMALL = 4096,
 	WINDOW = 8,
 	FLOAT = 4,
+	TREE = 16 * 1024, /* as in tree.c: elements of a slice */
 	SLICE = WINDOW * 32768
 }; /* as in runtime/comm/allreduce.c: elements, members */
 enum { TOLD = 40, NORM = 8 }; /* bytes that device 0 tells everyone: step_loss.c, norm.c */
@@ -44,14 +46,43 @@ static SimPair *pair(Pairs *p, int from, int to)
 	return &p->pair[p->place[i] - 1];
 }
 
-bool sim_small_sum(const SimJoin *j) { return j->bytes <= SMALL * FLOAT && j->n - 1 <= WINDOW && !j->always; }
-
-static int64_t chunk(int64_t bytes, int n, int i)
+bool sim_small_sum(const SimJoin *j)
 {
-	const int64_t count = bytes / FLOAT;
-
-	return FLOAT * (count * (i + 1) / n - count * i / n);
+	return !j->codec && j->bytes <= SMALL * FLOAT && j->n - 1 <= WINDOW && !j->always;
 }
+
+/* Of the ring's n chunks the i-th, on the wire (runtime/comm/allreduce.c). */
+static int64_t chunk(const SimJoin *j, int i)
+{
+	const int64_t floats = j->codec ? j->floats : j->bytes / FLOAT, grain = j->codec && j->block > 0 ? j->block : 1;
+	const int64_t grains = (floats + grain - 1) / grain, end = grains * (i + 1) / j->n * grain;
+	const int64_t n = (end < floats ? end : floats) - grains * i / j->n * grain;
+
+	return j->codec ? sum_wire(j->codec, j->block, FLOAT * n) : FLOAT * n;
+}
+
+/* Bytes of what member i adds in a tree: its slice of each block (runtime/comm/tree.c). */
+static int64_t slices(const SimJoin *j, int i)
+{
+	const int64_t floats = j->bytes / FLOAT, block = (int64_t)j->n * TREE,
+		      rest = floats % block - (int64_t)i * TREE;
+
+	return FLOAT * (floats / block * TREE + (rest < 0 ? 0 : rest < TREE ? rest : TREE));
+}
+
+/* A ring sends all chunks twice but for the two that would come next; of a tree each one gets its slice of all subtrees, and tells
+ * everyone its slice of the sum. */
+int64_t sim_ring_sent(const SimJoin *j, int from, int to)
+{
+	if (j->subtrees)
+		return j->subtrees[from] * slices(j, to) + slices(j, from);
+	if (sim_small_sum(j))
+		return j->bytes;
+	return 2 * (j->codec ? j->bytes : j->bytes / FLOAT * FLOAT) - chunk(j, (from + 1) % j->n) -
+	       chunk(j, (from + 2) % j->n);
+}
+
+int sim_ring_reach(const SimJoin *j) { return j->n < 2 || j->subtrees || sim_small_sum(j) ? j->n - 1 : 1; }
 
 /* How often a device sums and updates in what is shown. */
 static int updates_of(const SimModel *m, int rank)
@@ -66,20 +97,14 @@ static int updates_of(const SimModel *m, int rank)
 
 int sim_times(const SimModel *m, const SimJoin *j) { return j->each ? j->each : updates_of(m, j->rank[0]); }
 
-/* In round k of 2n-2 member r sends chunk r-k: all chunks twice but for the two that would come next. */
 static void add_ring(Pairs *p, const SimJoin *x, int64_t times)
 {
-	for (int r = 0; r < x->n && x->n > 1; r++) {
-		if (!sim_small_sum(x)) {
-			pair(p, x->rank[r], x->rank[(r + 1) % x->n])->joins +=
-				times * (2 * (x->bytes / FLOAT * FLOAT) - chunk(x->bytes, x->n, (r + 1) % x->n) -
-						chunk(x->bytes, x->n, (r + 2) % x->n));
-			continue;
+	for (int r = 0; r < x->n; r++)
+		for (int o = 1; o <= sim_ring_reach(x); o++) {
+			const int to = (r + o) % x->n;
+
+			pair(p, x->rank[r], x->rank[to])->joins += times * sim_ring_sent(x, r, to);
 		}
-		for (int o = 0; o < x->n; o++)
-			if (o != r)
-				pair(p, x->rank[r], x->rank[o])->joins += times * x->bytes;
-	}
 }
 
 /* Slice by slice. */

@@ -84,10 +84,17 @@ static void stage_messages(Arena *a, SimModel *x, const Stage *s, int *cap)
 
 /* ---- sums: those of replicas stage by stage, then what stages copy to each other ---- */
 
-/* On the wire, of so many bytes of f32 (runtime/comm/compress.c). */
-static int64_t packed_bytes(const Node *sum, int64_t bytes)
+/* What goes to everyone at once travels as it is. */
+static void pack(SimJoin *j, const Node *sum)
 {
-	return sum_wire(attr_str(sum, "codec"), attr_int(sum, "block"), bytes);
+	const char *codec = attr_str(sum, "codec");
+
+	if (!strcmp(codec, "none") || sim_small_sum(j))
+		return;
+	j->codec = codec;
+	j->block = attr_int(sum, "block");
+	j->floats = j->bytes / 4;
+	j->bytes = sum_wire(codec, j->block, j->bytes);
 }
 
 static SimJoinKind join_kind(const char *by)
@@ -129,8 +136,19 @@ static double share_until(const SimModel *x, const Stage *s, const Node *last)
 	return all > 0 ? t / all : 1;
 }
 
-/* Sums of buckets, or all others. */
-static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int *cap)
+/* How many sums each replica has of its own before they meet: those of the largest subtrees that it has done alone. */
+static const int *subtrees(Arena *a, const Schedule *x, const Stage *s)
+{
+	int *n = NEWN(a, int, s->replicas), *mine = NEWN(a, int, x->nmicro), most;
+
+	for (int r = 0; r < s->replicas; r++)
+		n[r] = schedule_subtrees(
+			a, schedule_grains(x, s->id), mine, schedule_mine(x, x->device[s->id][r], s->id, mine), &most);
+	return n;
+}
+
+/* Sums of buckets, or all others. tree: they are those of --reproducible. */
+static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, bool tree, int *cap)
 {
 	SimJoin all = { .kind = SIM_RING,
 		.n = s->replicas,
@@ -164,11 +182,12 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int 
 			x->join[x->njoin - 1].bytes = bytes;
 		}
 		if (!rows) {
-			all.bytes = packed_bytes(n, all.bytes);
 			PUSH(a, x->join, x->njoin, *cap) = all;
 			SimJoin *j = &x->join[x->njoin - 1];
 			j->kind = join_kind(attr_str(n, "by"));
 			j->always = !strcmp(attr_str(n, "by"), "ring");
+			pack(j, n);
+			j->subtrees = tree ? subtrees(a, x->s, s) : NULL;
 			j->vendor = !strcmp(attr_str(n, "by"), "vendor");
 			j->hosts = j->kind == SIM_HOSTS ? hosts_of(a, x, j) : NULL;
 			j->bucket = attr_int(n, "bucket") >= 0;
@@ -254,7 +273,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 	SimModel *x = NEW(a, SimModel);
 	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
 
-	const bool each = schedule_each(m);
+	const bool each = schedule_each(m), tree = training && training->loop.reproducible;
 
 	*x = (SimModel){ .s = each ? sim_repeated(a, m) : m->schedule,
 		.each = each,
@@ -281,9 +300,9 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 		sim_add_gathers(a, x, m->stage[t], &cap);
 	cap = 0;
 	for (int t = m->nstage - 1; t >= 0; t--) /* the later a stage, the earlier its last backward */
-		stage_sums(a, x, m->stage[t], true, &cap);
+		stage_sums(a, x, m->stage[t], true, tree, &cap);
 	for (int t = 0; t < m->nstage; t++)
-		stage_sums(a, x, m->stage[t], false, &cap);
+		stage_sums(a, x, m->stage[t], false, tree, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_rows(a, x, m->stage[t], &cap);
 	for (int t = 0; t < m->nstage; t++)
@@ -314,19 +333,13 @@ static int line_between(const SimModel *m, int from, int to)
 /* rank NULL: all devices. */
 static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j, int64_t times)
 {
-	const int n = j->n, *rank = j->rank;
-	const int64_t bytes = times * j->bytes;
-	const int64_t all = 2 * (n - 1) * bytes; /* over all members; an n-th of it over every edge */
+	for (int r = 0; r < j->n; r++)
+		for (int o = 1; o <= sim_ring_reach(j); o++) {
+			const int k = (r + o) % j->n;
 
-	if (sim_small_sum(j) && n > 1) {
-		for (int i = 0; i < n * n; i++)
-			if (i / n != i % n)
-				to[line_between(m, rank ? rank[i / n] : i / n, rank ? rank[i % n] : i % n)] += bytes;
-		return;
-	}
-	for (int i = 0; i < n && n > 1; i++)
-		to[line_between(m, rank ? rank[i] : i, rank ? rank[(i + 1) % n] : (i + 1) % n)] +=
-			all / n + (i < all % n);
+			to[line_between(m, j->rank ? j->rank[r] : r, j->rank ? j->rank[k] : k)] +=
+				times * sim_ring_sent(j, r, k);
+		}
 }
 
 static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j, int64_t times)
