@@ -82,8 +82,9 @@ typedef struct PlanSettings {
 	const char *replicas;          /* "2-1-1", NULL: auto */
 	const struct GivenPlan *given; /* --plan FILE, read (plan.h); else NULL */
 	PlannerKind planner;
-	DpCost dp_cost; /* of pipedream */
-	int64_t tensor; /* devices that share each replica of a stage; 0, 1: one */
+	DpCost dp_cost;         /* of pipedream */
+	int64_t tensor;         /* devices that share each replica of a stage; 0, 1: one */
+	AlongSequence sequence; /* on: they divide along the sequence what stands between products */
 	int64_t zero; /* among replicas: 1 the optimizer's state is divided; 2 gradients, 3 weights: not yet; -1: not said */
 	bool choose_tensor, choose_zero; /* --tensor auto, --zero auto were asked for: by compiling each */
 	int64_t max_stages;              /* of plans that are looked for; 0: any */

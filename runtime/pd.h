@@ -296,6 +296,9 @@ double pd_tensor_total(double mine);
 /* y: the whole, of which every member has `blocks` runs of `run` bytes at x; and back, to this member's part. */
 void pd_tensor_gather(void *y, const void *x, int64_t blocks, int64_t run);
 void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run);
+/* y = this member's part of the sum of all members' x, of elements of t: the bits of pd_tensor_sum. y is not x. */
+void pd_tensor_scatter(void *y, const void *x, int64_t blocks, int64_t run, pd_dtype t);
+int pd_member(void);
 
 /* Messages between stages. A channel is one tensor crossing one cut; its number is the same on
  * both sides. Each (channel, slot) has one request. The buffer stays untouched until the wait;

@@ -339,6 +339,11 @@ static void zero(Yaml *y, const YNode *v, void *to)
 	p->zero = p->choose_zero ? -1 : yaml_int(y, v, "zero", 0, 3);
 }
 
+static void sequence(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->plan.sequence = (AlongSequence)yaml_setting(y, v, "sequence", SET_OF_AlongSequence);
+}
+
 static void seed(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->loop.seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX);
@@ -376,6 +381,7 @@ static const YKey top_keys[] = {
 	{ "clip_norm", clip_norm },
 	{ "amp", amp },
 	{ "zero", zero },
+	{ "sequence", sequence },
 	{ "freeze", freeze },
 	{ "parameters", parameters },
 	{ "trainable", trainable },

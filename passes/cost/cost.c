@@ -196,7 +196,8 @@ static void add_inputs(const Module *m, Graph *g, const PassCx *cx)
 static double member_time(const Module *m, const Node *n, const Cluster *c, const Speed *s)
 {
 	const Link link = c && c->ndevice ? cluster_link(c, 0, 0) : (Link){ .bandwidth = 8e9, .latency = 2e-6 };
-	const double d = m->tensor, bytes = n->out[0] ? (double)value_bytes(n->out[0]) : 0;
+	const Value *all = n->op == OP_TensorReduceScatter ? n->in[0] : n->out[0];
+	const double d = m->tensor, bytes = all ? (double)value_bytes(all) : 0;
 
 	if (n->op == OP_TensorAllReduce)
 		return s->launch + 2 * link.latency + 2 * (d - 1) / d * bytes / link.bandwidth;
@@ -205,7 +206,9 @@ static double member_time(const Module *m, const Node *n, const Cluster *c, cons
 
 static double time_of(const Module *m, const Node *n, const Cluster *c, const Speed *s)
 {
-	return n->op == OP_TensorAllReduce || n->op == OP_TensorAllGather ? member_time(m, n, c, s) : node_time(n, s);
+	return n->op == OP_TensorAllReduce || n->op == OP_TensorAllGather || n->op == OP_TensorReduceScatter
+	               ? member_time(m, n, c, s)
+	               : node_time(n, s);
 }
 
 bool pass_cost(Module *m, PassCx *cx)

@@ -8,15 +8,17 @@
  * far lies, and a node may be computed in every way that some candidate of its operands or results allows, or whole, on
  * every device alike. A state's price: the node's time (divided by the degree where it works on parts), the bytes that
  * conversions send, and the memory of weights and results. The BEAM cheapest states go on; of states that differ in
- * nothing a later node could see, the cheapest. That is Alpa's problem inside a mesh (Zheng 2022, section 4) over one
+ * nothing a later node could see, the cheapest. With --sequence on the rows of normalisations are seeds too, sums are scattered where
+ * parts are wanted (Korthikanti 2022, section 4.2.2), and what a forward has gathered is gathered anew in the backward. That is Alpa's problem inside a mesh (Zheng 2022, section 4) over one
  * axis of devices, for graphs that are nearly chains. */
 #include <string.h>
 #include "shard.h"
 
 enum { BEAM = 24, WAYS = 24, WHOLE = 0 };
 
-/* Seconds that a byte of memory counts as: of a weight, with its gradient and the optimizer's state; of a result. */
-static const double WEIGHT_PRICE = 1e-10, RESULT_PRICE = 1e-12;
+/* Seconds that a byte of memory counts as: of a weight, with its gradient and the optimizer's state; of a result; the same
+ * where memory is what is asked for, of a result only in the forward. */
+static const double WEIGHT_PRICE = 1e-10, RESULT_PRICE = 1e-12, SEQUENCE_WEIGHT = 4e-8, SEQUENCE_PRICE = 1e-8;
 
 /* ---- candidates ---- */
 
@@ -58,12 +60,14 @@ static ShardWay way_new(ShardSearch *s, const Node *n)
 	};
 }
 
+static bool may_divide(const ShardSearch *s, const Node *n) { return s->random || !(optab[n->op]->flags & OP_RANDOM); }
+
 static void carry(ShardSearch *s, Work *work, const Node *n, bool out, int at, Shard shard)
 {
 	ShardWay w = way_new(s, n);
 
 	*(out ? &w.out[at] : &w.in[at]) = shard;
-	if (!shard_way(n, out, at, &w))
+	if (!may_divide(s, n) || !shard_way(n, out, at, &w))
 		return;
 	for (int i = 0; i < n->nin; i++)
 		if (n->in[i])
@@ -76,6 +80,22 @@ static void carry(ShardSearch *s, Work *work, const Node *n, bool out, int at, S
 static bool divides_weights(const Node *n)
 {
 	return n->op == OP_Gemm || n->op == OP_MatMul || n->op == OP_Conv || n->op == OP_Gather;
+}
+
+/* The rows of what is normalised, sample by sample: [samples, rows, ...] or [samples * rows, ...]. */
+static void seed_sequence(ShardSearch *s, Work *work)
+{
+	for (int i = 0; i < s->nnode && s->samples; i++) {
+		const Node *n = s->node[i];
+		const Value *x = n->in[0];
+
+		if ((n->op != OP_LayerNormalization && n->op != OP_RMSNormalization) || n->phase != PHASE_FWD)
+			continue;
+		const bool folded = x->type.rank == 2;
+		const Shard rows = { SHARD_AXIS, folded ? 0 : 1, folded ? s->samples : 1 };
+		if (x->type.rank > 1 && x->type.dim[0] % s->samples == 0 && shard_fits(&x->type, rows, s->degree))
+			add_form(s, work, x, rows);
+	}
 }
 
 static void candidates(ShardSearch *s)
@@ -95,6 +115,7 @@ static void candidates(ShardSearch *s)
 			}
 		}
 	}
+	seed_sequence(s, &work);
 	for (int i = 0; i < work.n; i++) {
 		const Value *v = s->value[work.v[i].value];
 		const Shard shard = s->forms[work.v[i].value].form[work.v[i].form];
@@ -107,6 +128,13 @@ static void candidates(ShardSearch *s)
 }
 
 /* ---- ways ---- */
+
+bool shard_scatters(const ShardSearch *s, const Value *y, int form)
+{
+	const Shard f = s->forms[shard_index(y)].form[form];
+
+	return s->scatter && f.kind == SHARD_AXIS && f.axis < y->type.rank - 1;
+}
 
 typedef struct Way {
 	ShardChoice c;
@@ -127,6 +155,15 @@ static bool same_choice(const Node *n, const ShardChoice *a, const ShardChoice *
 
 static double bytes_of(const Value *v) { return (double)type_bytes(&v->type); }
 
+/* Kept for the backward. */
+static bool stashed(const Value *v)
+{
+	for (int k = 0; k < v->nuses && v->def->phase == PHASE_FWD; k++)
+		if (v->uses[k].node->phase == PHASE_BWD)
+			return true;
+	return false;
+}
+
 static void price_way(ShardSearch *s, const Node *n, const Speed *speed, Way *w)
 {
 	bool parts = false;
@@ -138,14 +175,16 @@ static void price_way(ShardSearch *s, const Node *n, const Speed *speed, Way *w)
 
 		parts |= cut;
 		if (n->out[i])
-			w->price += RESULT_PRICE * bytes_of(n->out[i]) / (cut ? s->degree : 1);
+			w->price += (s->samples && stashed(n->out[i]) ? SEQUENCE_PRICE : RESULT_PRICE) *
+			            bytes_of(n->out[i]) / (cut ? s->degree : 1);
 	}
 	const double work = node_time(n, speed) - speed->launch; /* below 0: of a view */
 
 	w->price += (work > 0 ? work : 0) / (parts ? s->degree : 1);
 }
 
-static void add_way(ShardSearch *s, Ways *ways, const Node *n, const ShardWay *w, const Speed *speed)
+/* scattered: where a bias is added behind the sum, the form of that. */
+static void add_way(ShardSearch *s, Ways *ways, const Node *n, const ShardWay *w, int scattered, const Speed *speed)
 {
 	Way *to = &ways->way[ways->n];
 	bool known = ways->n == WAYS;
@@ -159,8 +198,10 @@ static void add_way(ShardSearch *s, Ways *ways, const Node *n, const ShardWay *w
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i] && !w->bias_last && (to->c.out[i] = form_of(s, n->out[i], w->out[i])) < 0)
 			return;
-	if (w->bias_last)
+	if (w->bias_last) {
 		to->sum = bytes_of(n->out[0]);
+		to->c.out[0] = scattered;
+	}
 	for (int i = 0; i < ways->n && !known; i++)
 		known = same_choice(n, &ways->way[i].c, &to->c);
 	if (known)
@@ -174,7 +215,7 @@ static void ways_of(ShardSearch *s, const Node *n, const Speed *speed, Ways *way
 	const ShardWay whole = way_new(s, n);
 
 	ways->n = 0;
-	add_way(s, ways, n, &whole, speed);
+	add_way(s, ways, n, &whole, WHOLE, speed);
 	for (int i = 0; i < n->nin + n->nout; i++) {
 		const bool out = i >= n->nin;
 		const int at = out ? i - n->nin : i;
@@ -184,8 +225,12 @@ static void ways_of(ShardSearch *s, const Node *n, const Speed *speed, Ways *way
 			ShardWay w = way_new(s, n);
 
 			*(out ? &w.out[at] : &w.in[at]) = s->forms[shard_index(v)].form[k];
-			if (shard_way(n, out, at, &w))
-				add_way(s, ways, n, &w, speed);
+			if (!may_divide(s, n) || !shard_way(n, out, at, &w))
+				continue;
+			add_way(s, ways, n, &w, WHOLE, speed);
+			for (int f = 1; w.bias_last && f < s->forms[shard_index(n->out[0])].n; f++)
+				if (shard_scatters(s, n->out[0], f))
+					add_way(s, ways, n, &w, f, speed);
 		}
 	}
 }
@@ -195,9 +240,18 @@ static void ways_of(ShardSearch *s, const Node *n, const Speed *speed, Ways *way
 typedef struct State {
 	double price;
 	uint16_t *have; /* by value: bit k: it lies in form k; 0: not made yet, or a weight that nobody has asked for */
-	uint8_t *home;  /* by value: the form in which a weight lies, and is updated */
-	uint8_t *way;   /* by node */
+	uint8_t *
+		home; /* by value: the form in which a weight lies, and is updated; with --sequence on that in which it was made */
+	uint8_t *way; /* by node */
 } State;
+
+static bool has(const Forms *f, unsigned had, ShardKind kind)
+{
+	for (int k = 0; k < f->n; k++)
+		if (had & 1u << k && f->form[k].kind == kind)
+			return true;
+	return false;
+}
 
 /* v is asked for in form `want`: what that costs, and what there is then. Less than 0: that cannot be. */
 static double convert(ShardSearch *s, State *t, const Value *v, int want, bool in_place)
@@ -211,17 +265,20 @@ static double convert(ShardSearch *s, State *t, const Value *v, int want, bool i
 	if (!*have && v->kind == VAL_PARAM) {
 		*have = (uint16_t)(1 << want);
 		t->home[shard_index(v)] = (uint8_t)want;
-		return WEIGHT_PRICE * bytes / (want == WHOLE ? 1 : d);
+		return (s->samples ? SEQUENCE_WEIGHT : WEIGHT_PRICE) * bytes / (want == WHOLE ? 1 : d);
 	}
 	if (in_place || f->form[want].kind == SHARD_PARTIAL)
 		return -1;
+	if (shard_scatters(s, v, want) && !(*have & 1 << WHOLE) && !has(f, *have, SHARD_AXIS)) {
+		*have |= (uint16_t)(1 << want);
+		return s->latency + (d - 1) / d * bytes / s->link_rate;
+	}
+	const bool gathered = has(f, *have, SHARD_AXIS);
 	*have |= (uint16_t)(1 << want | 1 << WHOLE);
 	double price = want == WHOLE ? 0 : bytes / d / s->memory_rate;
 
-	for (int k = 0; k < f->n; k++)
-		if (*have & 1 << k && f->form[k].kind == SHARD_PARTIAL && want != k)
-			return price + s->latency + 2 * (d - 1) / d * bytes / s->link_rate;
-	return price;
+	return has(f, *have, SHARD_PARTIAL) && !gathered ? price + s->latency + 2 * (d - 1) / d * bytes / s->link_rate
+	                                                 : price;
 }
 
 static double convert_all(ShardSearch *s, State *t, const Value *v, int want, bool in_place)
@@ -229,13 +286,11 @@ static double convert_all(ShardSearch *s, State *t, const Value *v, int want, bo
 	const uint16_t had = t->have[shard_index(v)];
 	const double price = convert(s, t, v, want, in_place), d = s->degree;
 	const Forms *f = &s->forms[shard_index(v)];
-	bool partial = false;
 
-	for (int k = 0; k < f->n; k++)
-		partial |= had & 1 << k && f->form[k].kind == SHARD_PARTIAL;
-	if (price < 0 || !had || had & 1 << want || had & 1 << WHOLE || partial)
+	if (price < 0 || !had || had & 1 << want || had & 1 << WHOLE || !has(f, had, SHARD_AXIS))
 		return price;
-	return price + s->latency + (d - 1) / d * bytes_of(v) / s->link_rate; /* gathered */
+	return price + s->latency + (d - 1) / d * bytes_of(v) / s->link_rate + /* gathered */
+	       (s->samples && v->kind == VAL_PARAM ? SEQUENCE_WEIGHT * bytes_of(v) : 0);
 }
 
 /* A gradient that is made in another form than its weight lies in: what the update will have to pay for that, known here so
@@ -262,7 +317,7 @@ static State *go(ShardSearch *s, const State *from, const Node *n, const Way *w,
 	t->way = arena_dup(a, from->way, (size_t)s->nnode);
 	t->way[n->mark - 1] = (uint8_t)number;
 	t->price = from->price + w->price + (w->sum > 0 ? s->latency : 0) +
-	           2 * (s->degree - 1) * w->sum / s->degree / s->link_rate;
+	           (w->sum > 0 && w->c.out[0] ? 1 : 2) * (s->degree - 1) * w->sum / s->degree / s->link_rate;
 	for (int i = 0; i < n->nin; i++) {
 		const double c = n->in[i] ? convert_all(s, t, n->in[i], w->c.in[i], writes >> i & 1) : 0;
 
@@ -273,6 +328,7 @@ static State *go(ShardSearch *s, const State *from, const Node *n, const Way *w,
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i]) {
 			t->have[shard_index(n->out[i])] = (uint16_t)(1 << w->c.out[i]);
+			t->home[shard_index(n->out[i])] = s->samples ? (uint8_t)w->c.out[i] : 0;
 			t->price += astray(s, t, n->out[i], w->c.out[i]);
 		}
 	return t;
@@ -340,12 +396,29 @@ static void find_owners(ShardSearch *s)
 	}
 }
 
+int shard_kept(const Forms *f, unsigned had, int made)
+{
+	for (int k = 0; k < f->n && f->form[made].kind != SHARD_AXIS; k++)
+		if (had & 1u << k && f->form[k].kind == SHARD_AXIS)
+			return k;
+	return f->form[made].kind == SHARD_PARTIAL && had & 1 << WHOLE ? WHOLE : made;
+}
+
+/* Between forward and backward. */
+static void forget(const ShardSearch *s, State *t)
+{
+	for (int i = 0; i < s->nvalue; i++)
+		if (s->value[i]->kind == VAL_NODE && t->have[i])
+			t->have[i] = (uint16_t)(1 << shard_kept(&s->forms[i], t->have[i], t->home[i]));
+}
+
 static void choose(ShardSearch *s, const Speed *speed)
 {
 	const int *last = last_uses(s);
 	State *beam[BEAM], *next[BEAM];
 	Ways *ways = NEWN(s->arena, Ways, s->nnode);
 	int n = 1;
+	bool backward = false;
 	Arena *a = arena_new(), *b = arena_new();
 
 	beam[0] = NEW(a, State);
@@ -358,6 +431,9 @@ static void choose(ShardSearch *s, const Speed *speed)
 		int m = 0;
 
 		ways_of(s, s->node[i], speed, &ways[i]);
+		for (int k = 0; k < n && s->samples && !backward && s->node[i]->phase == PHASE_BWD; k++)
+			forget(s, beam[k]);
+		backward |= s->node[i]->phase == PHASE_BWD;
 		for (int k = 0; k < n; k++)
 			for (int w = 0; w < ways[i].n; w++) {
 				State *t = go(s, beam[k], s->node[i], &ways[i].way[w], w, b);

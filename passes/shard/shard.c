@@ -14,10 +14,27 @@ typedef struct Rewrite {
 	ShardSearch s;
 	Value *(*made)[SHARD_FORMS]; /* by value and form: the value that lies so */
 	const char **name;           /* by value: in the graph as it was, and of what is whole in the new one */
+	int *made_in;                /* by value: the form in which its node makes it */
+	bool again;                  /* --sequence on, behind the forward: what is gathered has been gathered before */
 	Diag *d;
 } Rewrite;
 
 static Shard *form(Rewrite *r, int value, int k) { return &r->s.forms[value].form[k]; }
+
+static Value *told(Rewrite *r, Builder *b, OpKind op, Value *x, Shard s, const char *name)
+{
+	void *attr = attr_new(r->m->arena, op);
+
+	if (op == OP_TensorAllReduce)
+		return build(b, op, NULL, 1, &x, name)->out[0];
+	*(int64_t *)((char *)attr + op_attr(op, "axis")->offset) = s.axis;
+	*(int64_t *)((char *)attr + op_attr(op, "outer")->offset) = s.outer;
+	*(int64_t *)((char *)attr + op_attr(op, "degree")->offset) = r->s.degree;
+	const Node *n = build(b, op, attr, 1, &x, name);
+	if (b->failed)
+		bug("shard: %s of %s", optab[op]->name, x->name);
+	return n->out[0];
+}
 
 static Value *tensor_node(Rewrite *r, Node *before, OpKind op, Value *x, Shard s, const char *name)
 {
@@ -25,44 +42,63 @@ static Value *tensor_node(Rewrite *r, Node *before, OpKind op, Value *x, Shard s
 		before->op == OP_Accumulate || before->op == OP_Stack; /* it reads what a microbatch makes */
 	Builder b = { r->m, r->m->graph, border ? x->def->next : before, before->loc,
 		border ? x->def->phase : before->phase, before->stage, r->d, false };
-	void *attr = attr_new(r->m->arena, op);
-	Node *n;
 
-	if (op == OP_TensorAllReduce)
-		return build(&b, op, NULL, 1, &x, name)->out[0];
-	*(int64_t *)((char *)attr + op_attr(op, "axis")->offset) = s.axis;
-	*(int64_t *)((char *)attr + op_attr(op, "outer")->offset) = s.outer;
-	*(int64_t *)((char *)attr + op_attr(op, "degree")->offset) = r->s.degree;
-	n = build(&b, op, attr, 1, &x, name);
-	if (b.failed)
-		bug("shard: %s of %s", optab[op]->name, x->name);
-	return n->out[0];
+	return told(r, &b, op, x, s, name);
 }
 
 /* Weights, and sums of gradients, are called the same in parts; of all else the name is that of the whole. */
 static bool keeps_name(const Value *v) { return v->kind != VAL_NODE || v->def->phase == PHASE_UPDATE; }
+
+static bool of_forward(const Value *v) { return v->kind == VAL_NODE && v->def->phase == PHASE_FWD; }
+
+/* A form of that kind in which value number i is there; 0: none. */
+static int lies(Rewrite *r, int i, ShardKind kind)
+{
+	for (int k = 1; k < r->s.forms[i].n; k++)
+		if (r->made[i][k] && form(r, i, k)->kind == kind)
+			return k;
+	return 0;
+}
 
 /* Value number i in form k, for a node that stands behind `before`. */
 static Value *in_form(Rewrite *r, int i, int k, Node *before)
 {
 	Value **made = r->made[i];
 	const char *name = r->name[i];
+	const bool again = r->again && of_forward(r->s.value[i]);
 
 	if (made[k])
 		return made[k];
+	const int parts = lies(r, i, SHARD_AXIS), summands = lies(r, i, SHARD_PARTIAL), from = parts ? parts : summands;
+	if (k && !made[0] && !parts && shard_scatters(&r->s, r->s.value[i], k))
+		return made[k] = tensor_node(r, before, OP_TensorReduceScatter, made[summands], *form(r, i, k),
+			       arena_printf(r->d->scratch, "%s.mine", name));
 	if (!made[0])
-		for (int from = 1; from < r->s.forms[i].n && !made[0]; from++)
-			if (made[from])
-				made[0] = tensor_node(r, before,
-					form(r, i, from)->kind == SHARD_PARTIAL ? OP_TensorAllReduce
-										: OP_TensorAllGather,
-					made[from], *form(r, i, from),
-					keeps_name(r->s.value[i]) ? arena_printf(r->d->scratch, "%s.whole", name)
-								  : name);
+		made[0] = tensor_node(r, before, parts ? OP_TensorAllGather : OP_TensorAllReduce, made[from],
+			*form(r, i, from),
+			again                       ? arena_printf(r->d->scratch, "%s.again", name)
+			: keeps_name(r->s.value[i]) ? arena_printf(r->d->scratch, "%s.whole", name)
+						    : name);
 	if (k)
 		made[k] = tensor_node(r, before, OP_TensorShard, made[0], *form(r, i, k),
-			arena_printf(r->d->scratch, "%s.part", name));
+			arena_printf(r->d->scratch, again ? "%s.part.again" : "%s.part", name));
 	return made[k];
+}
+
+/* Between forward and backward, as the search saw it (shard_kept). */
+static void forget(Rewrite *r)
+{
+	for (int i = 0; i < r->s.nvalue; i++) {
+		const Forms *f = &r->s.forms[i];
+		unsigned had = 0;
+
+		for (int k = 0; k < f->n; k++)
+			had |= r->made[i][k] ? 1u << k : 0;
+		const int kept = shard_kept(f, had, r->made_in[i]);
+		for (int k = 0; k < f->n && had && of_forward(r->s.value[i]); k++)
+			r->made[i][k] = k == kept ? r->made[i][k] : NULL;
+	}
+	r->again = true;
 }
 
 /* ---- one node ---- */
@@ -76,7 +112,7 @@ static void set_dims(Node *n, const char *name, const Type *t)
 }
 
 /* What attributes say of sizes becomes what the parts have. */
-static void localise(Rewrite *r, Node *n)
+static void localise(Rewrite *r, Node *n, const ShardChoice *c)
 {
 	if (n->nout && n->out[0]) {
 		set_dims(n, "dims", &n->out[0]->type);
@@ -100,6 +136,8 @@ static void localise(Rewrite *r, Node *n)
 			size[i] = whole.v[i] * n->in[0]->type.dim[at] / sum;
 		attr_set_ints(n, "split", whole.n, size);
 	}
+	if (n->op == OP_Dropout)
+		dropout_part(n, *form(r, shard_index(n->out[0]), c->out[0]), r->s.degree);
 	if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && attr_int(n, "heads"))
 		attr_set_int(n, "heads", attr_int(n, "heads") / r->s.degree);
 }
@@ -128,16 +166,18 @@ static void divide_param(Rewrite *r, Value *v, int k)
 	v->type = shard_type(&v->type, v->param->shard, r->s.degree);
 }
 
-/* The products of the parts are summed, then the bias is added, once. */
-static void add_bias(Rewrite *r, Node *n, Value *bias)
+/* The products of the parts are summed, then the bias is added, once: the sum lies in form k. */
+static void add_bias(Rewrite *r, Node *n, Value *bias, int k)
 {
 	Builder b = { r->m, r->m->graph, n->next, n->loc, n->phase, n->stage, r->d, false };
 	Value *y = n->out[0];
 	const int i = shard_index(y);
-	Value *sum =
-		build(&b, OP_TensorAllReduce, NULL, 1, &y, arena_printf(r->d->scratch, "%s.sum", r->name[i]))->out[0];
+	Value *sum = told(r, &b, k ? OP_TensorReduceScatter : OP_TensorAllReduce, y, *form(r, i, k),
+		arena_printf(r->d->scratch, "%s.sum", r->name[i]));
 
-	r->made[i][0] = build(&b, OP_Add, NULL, 2, (Value *[]){ sum, bias }, r->name[i])->out[0];
+	r->made[i][k] = build(&b, OP_Add, NULL, 2, (Value *[]){ sum, bias },
+		k ? arena_printf(r->d->scratch, "%s.mine", r->name[i]) : r->name[i])
+	                        ->out[0];
 }
 
 static void rewrite_node(Rewrite *r, Node *n, const ShardChoice *c)
@@ -171,7 +211,8 @@ static void rewrite_node(Rewrite *r, Node *n, const ShardChoice *c)
 		const Shard s = bias ? (Shard){ SHARD_PARTIAL, 0, 0 } : *form(r, shard_index(v), c->out[i]);
 
 		v->type = shard_type(&v->type, s, r->s.degree);
-		r->made[shard_index(v)][bias ? 0 : c->out[i]] = v;
+		r->made[shard_index(v)][c->out[i]] = v;
+		r->made_in[shard_index(v)] = c->out[i];
 		if (s.kind != SHARD_WHOLE && !keeps_name(v))
 			value_rename(r->m->graph, v,
 				arena_printf(r->d->scratch, s.kind == SHARD_AXIS ? "%s.mine" : "%s.summand", v->name));
@@ -181,7 +222,7 @@ static void rewrite_node(Rewrite *r, Node *n, const ShardChoice *c)
 	if (parts) {
 		Type want[MAXIN] = { 0 };
 
-		localise(r, n);
+		localise(r, n, c);
 		for (int i = 0; i < n->nout && i < MAXIN; i++)
 			want[i] = n->out[i] ? n->out[i]->type : want[i];
 		if (optab[n->op]->shape && !node_infer(n, r->d))
@@ -192,7 +233,7 @@ static void rewrite_node(Rewrite *r, Node *n, const ShardChoice *c)
 					str_type(r->d->scratch, &n->out[i]->type), str_type(r->d->scratch, &want[i]));
 	}
 	if (bias)
-		add_bias(r, n, bias);
+		add_bias(r, n, bias, c->out[0]);
 }
 
 /* ---- what is told ---- */
@@ -280,15 +321,21 @@ bool pass_shard(Module *m, PassCx *cx)
 	static const Link memory = { .bandwidth = 8e9, .latency = 2e-6 };
 	const Link link = cx->cluster && cx->cluster->ndevice ? cluster_link(cx->cluster, 0, 0) : memory;
 
+	if (degree < 2 && cx->train && cx->train->plan.sequence == SEQUENCE_ON)
+		diag_warn(cx->d, FILELOC(m->file), "tensor",
+			"--sequence on divides nothing: no devices share a replica; say --tensor 2, or --plan 1x2");
 	if (degree < 2)
 		return true;
 	if (!allowed(m, cx))
 		return false;
 	m->tensor = (int)degree;
+	r.s.random = r.s.scatter = !target_cuda(cx->train);
+	r.s.samples = cx->train->plan.sequence == SEQUENCE_ON ? m->batch : 0;
 	shard_search(&r.s, m->graph, &speed, &link);
 	r.made = arena_alloc(cx->scratch, sizeof *r.made * (size_t)r.s.nvalue);
 	bool *whole = NEWN(cx->scratch, bool, r.s.nnode);
 
+	r.made_in = NEWN(cx->scratch, int, r.s.nvalue);
 	r.name = NEWN(cx->scratch, const char *, r.s.nvalue);
 	for (int i = 0; i < r.s.nvalue; i++)
 		r.name[i] = r.s.value[i]->name;
@@ -297,9 +344,15 @@ bool pass_shard(Module *m, PassCx *cx)
 			r.made[i][0] = r.s.value[i];
 	for (int i = 0; i < r.s.nnode; i++)
 		whole[i] = !divided(&r, r.s.node[i], r.s.choice[i]);
-	for (int i = 0; i < r.s.nnode; i++)
+	for (int i = 0; i < r.s.nnode; i++) {
+		if (r.s.samples && !r.again && r.s.node[i]->phase == PHASE_BWD) {
+			whole_outputs(&r);
+			forget(&r);
+		}
 		rewrite_node(&r, r.s.node[i], r.s.choice[i]);
-	whole_outputs(&r);
+	}
+	if (!r.again)
+		whole_outputs(&r);
 	shard_unmark(&r.s);
 	tell(&r, cx, whole);
 	return true;

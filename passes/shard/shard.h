@@ -22,6 +22,9 @@ typedef struct ShardChoice {
 typedef struct ShardSearch {
 	Arena *arena;
 	int degree;
+	int64_t samples; /* --sequence on: samples of a microbatch; what stands between products is divided along the sequence; 0: off */
+	bool random;  /* random numbers may be drawn in parts */
+	bool scatter; /* TensorReduceScatter may be used */
 	int nvalue, nnode;
 	Value **value;        /* value[v->mark - 1] is v */
 	Forms *forms;         /* by value */
@@ -32,6 +35,11 @@ typedef struct ShardSearch {
 		latency; /* bytes per second: of memory, to the other members; seconds of a collective */
 } ShardSearch;
 
+/* --sequence on. What of a forward's value is kept for the backward, of the forms that it is `had` in (bits), made in form `made`: the
+ * parts, where there are some; wholes that were gathered are gathered anew. */
+int shard_kept(const Forms *f, unsigned had, int made);
+/* A sum of y may be scattered into parts of that form: those of whole rows. */
+bool shard_scatters(const ShardSearch *s, const Value *y, int form);
 static inline int shard_index(const Value *v) { return v->mark - 1; }
 
 /* Fills in what is behind `degree`. Marks of values and nodes are numbers until shard_unmark. */

@@ -175,6 +175,31 @@ void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run)
 		memcpy((char *)y + b * run, (const char *)x + (b * rt_group() + rt_member) * run, (size_t)run);
 }
 
+void pd_tensor_scatter(void *y, const void *x, int64_t blocks, int64_t run, pd_dtype t)
+{
+	const int n = rt_group();
+	const size_t bytes = (size_t)(blocks * run);
+
+	rt_pause();
+	rt_record("tensor scatter", -1, -1, -1);
+	pd_tensor_shard(y, x, blocks, run);
+	if (n == 1 || rt_alone || !bytes)
+		return;
+	char *in = incoming(2 * bytes * (size_t)n), *out = in + bytes * (size_t)n;
+
+	for (int k = 0; k < n; k++) {
+		with[k].send = out + bytes * (size_t)k;
+		with[k].recv = in + bytes * (size_t)k;
+		with[k].nsend = with[k].nrecv = bytes;
+		for (int64_t b = 0; b < blocks && k != rt_member; b++)
+			memcpy(out + bytes * (size_t)k + b * run, (const char *)x + (b * n + k) * run, (size_t)run);
+	}
+	exchange();
+	add_in_order(y, (int64_t)bytes / (t == PD_F64 ? 8 : 4), t == PD_F64);
+}
+
+int pd_member(void) { return rt_member; }
+
 /* What member 0 has, to all. */
 void rt_tensor_tell(void *what, size_t bytes)
 {

@@ -251,6 +251,12 @@ static void r_zero(Yaml *y, const YNode *v, void *to)
 	t->plan.zero = t->plan.zero < 0 ? zero : t->plan.zero;
 }
 
+static void r_sequence(Yaml *y, const YNode *v, void *to)
+{
+	(void)to; /* plan_file_tensor has it */
+	yaml_setting(y, v, "sequence", SET_OF_AlongSequence);
+}
+
 static void r_tensor(Yaml *y, const YNode *v, void *to)
 {
 	const int64_t said = ((Reader *)to)->c->o->t.plan.tensor, tensor = yaml_int(y, v, "tensor", 1, 1 << 10);
@@ -273,9 +279,13 @@ bool plan_file_tensor(Compile *c)
 		const YNode *key = yaml_document_get_node(&y.doc, p->key),
 			    *v = yaml_document_get_node(&y.doc, p->value);
 
-		if (key && v && key->type == YAML_SCALAR_NODE &&
-			!strcmp((const char *)key->data.scalar.value, "tensor") && !c->o->t.plan.tensor)
+		const char *name =
+			key && v && key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : "";
+
+		if (!strcmp(name, "tensor") && !c->o->t.plan.tensor)
 			c->o->t.plan.tensor = yaml_int(&y, v, "tensor", 1, 1 << 10);
+		if (!strcmp(name, "sequence") && c->o->t.plan.sequence == SEQUENCE_UNSAID)
+			c->o->t.plan.sequence = (AlongSequence)yaml_setting(&y, v, "sequence", SET_OF_AlongSequence);
 	}
 	yaml_close(&y);
 	return y.ok;
@@ -285,8 +295,8 @@ bool plan_load(Compile *c)
 {
 	static const YKey keys[] = { { "version", r_version }, { "model", r_model }, { "cluster", r_cluster },
 		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro },
-		{ "microbatches", r_count }, { "tensor", r_tensor }, { "zero", r_zero }, { "order", r_order },
-		{ "stages", r_stages } };
+		{ "microbatches", r_count }, { "tensor", r_tensor }, { "sequence", r_sequence }, { "zero", r_zero },
+		{ "order", r_order }, { "stages", r_stages } };
 	Training *t = &c->o->t;
 	GivenPlan *g = NEW(c->a, GivenPlan);
 	Reader r = { .c = c, .g = g, .taken = NEWN(c->a, bool, c->cluster.ndevice) };
@@ -363,6 +373,8 @@ bool plan_save(const Compile *c, const char *file)
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
 	if (c->m->tensor > 1)
 		buf_printf(&b, json ? "  \"tensor\": %d,\n" : "tensor: %d\n", c->m->tensor);
+	if (c->o->t.plan.sequence == SEQUENCE_ON)
+		buf_puts(&b, json ? "  \"sequence\": \"on\",\n" : "sequence: on\n");
 	if (c->o->t.plan.zero > 0)
 		buf_printf(&b, json ? "  \"zero\": %d,\n" : "zero: %d\n", (int)c->o->t.plan.zero);
 	const int64_t slices = c->m->grains ? c->m->grains : 1; /* of what the user calls a microbatch */

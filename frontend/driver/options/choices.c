@@ -43,6 +43,7 @@ static const struct {
 	{ "stash", SET_OF_Stash, NULL },
 	{ "recompute", SET_OF_Recompute, NULL },
 	{ "sync", SET_OF_ServerSync, NULL },
+	{ "sequence", SET_OF_AlongSequence, NULL },
 	{ "last", SET_OF_LastSamples, NULL },
 	{ "amp", SET_OF_AmpKind, NULL },
 	{ "compress", SET_OF_Codec, "q8,ef auto:trunc16 auto:bf16 auto:q8 auto:q8,ef" },

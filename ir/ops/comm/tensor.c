@@ -2,7 +2,8 @@
  * these nodes; all devices of a group meet them in one order, for they run one program.
  *     %y = TensorAllReduce(%x)                  the sum of all devices' x
  *     %y = TensorAllGather(%x) {axis, outer}    the whole, of which each device has a part of that axis
- *     %y = TensorShard(%x) {axis, outer}        this device's part of the whole, which all have; nothing travels */
+ *     %y = TensorShard(%x) {axis, outer}        this device's part of the whole, which all have; nothing travels
+ *     %y = TensorReduceScatter(%x) {axis, outer} this device's part of the sum of all devices' x (CPUs; a sum and a part elsewhere) */
 #include "../common/common.h"
 #include "ir/analysis.h"
 
@@ -36,10 +37,11 @@ static bool part_shape(Node *n, Diag *d)
 int64_t shard_sent(const Node *n, int degree)
 {
 	enum { SMALL = 4096 }; /* sums of so few bytes are exchanged whole */
-	const int64_t bytes = n->op == OP_TensorAllReduce   ? value_bytes(n->out[0])
-	                      : n->op == OP_TensorAllGather ? value_bytes(n->in[0])
-	                      : n->op == OP_SquareSum       ? (attr_int(n, "parts") ? 8 : 0)
-	                                                    : 0;
+	const int64_t bytes = n->op == OP_TensorAllReduce       ? value_bytes(n->out[0])
+	                      : n->op == OP_TensorAllGather     ? value_bytes(n->in[0])
+	                      : n->op == OP_TensorReduceScatter ? value_bytes(n->out[0])
+	                      : n->op == OP_SquareSum           ? (attr_int(n, "parts") ? 8 : 0)
+	                                                        : 0;
 
 	if (n->op != OP_TensorAllReduce || bytes <= SMALL)
 		return (degree - 1) * bytes;
@@ -65,6 +67,7 @@ static void part_holes(const Node *n, Holes *h)
 		blocks *= part->dim[i];
 	hole_int(h, "BLOCKS", blocks);
 	hole_int(h, "RUN", blocks ? type_numel(part) / blocks * dtype_bytes(part->dtype) : 0);
+	hole_text(h, "DT", "%s", part->dtype == DT_f64 ? "PD_F64" : "PD_F32");
 }
 
 static const AttrDef attrs[] = { AT_INT(struct tensor, axis, 0), AT_INT(struct tensor, outer, 1),
@@ -98,4 +101,5 @@ const OpDef op_TensorAllReduce = {
 };
 
 PART(TensorAllGather, "pd_tensor_gather($=, $0, $BLOCKS, $RUN);");
+PART(TensorReduceScatter, "pd_tensor_scatter($=, $0, $BLOCKS, $RUN, $DT);");
 PART(TensorShard, "pd_tensor_shard($=, $0, $BLOCKS, $RUN);");

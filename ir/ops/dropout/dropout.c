@@ -2,14 +2,14 @@
  * node (id), global sample and element, so they are the same for every plan; the first axis is the batch, or holds so
  * many `rows` of each sample, one sample behind the other. The mask
  * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. Elements are counted in plain
- * order, also where they lie channels-last.
+ * order, also where they lie channels-last. Of a part (ir/shard.h): runs of `run` elements, of `degree` times as many a sample.
  * On GPUs, made by passes/gpu/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. Where a
  * normalisation takes both in (ir/ops/norm/layernorm.c), no mask is kept: it is drawn again. */
 #include "../common/common.h"
 
 struct dropout {
 	double ratio;
-	int64_t id, seed, evaluates, to, rows;
+	int64_t id, seed, evaluates, to, rows, run, degree;
 };
 
 static bool shape(Node *n, Diag *d)
@@ -57,6 +57,30 @@ static const char *unlaid(Holes *h, const Type *x, int64_t rows)
 		h->arena, "(i / %lld * %lld + i %% %lld * %lld + i %% %lld / %lld)", row, row, c, each, row, c);
 }
 
+/* The parts lie within samples: random numbers stay those of the whole. */
+static bool divide(const Node *n, bool out, int at, ShardWay *w)
+{
+	const struct dropout *x = n->attr;
+	const Type *t = &n->in[0]->type;
+	const Shard s = out ? w->out[at] : w->in[at];
+
+	return s.kind == SHARD_AXIS && x->degree < 2 && n->nin == 1 && t->layout == LAYOUT_PLAIN &&
+	       (s.axis > 0 || s.outer % (t->dim[0] / x->rows) == 0) && shard_same_shapes(n, out, at, w);
+}
+
+void dropout_part(Node *n, Shard s, int degree)
+{
+	struct dropout *x = n->attr;
+	const Type *t = &n->in[0]->type; /* the part */
+
+	x->degree = degree;
+	x->run = t->dim[s.axis] / s.outer;
+	for (int i = s.axis + 1; i < t->rank; i++)
+		x->run *= t->dim[i];
+	if (s.axis == 0)
+		x->rows /= degree;
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct dropout *at = n->attr;
@@ -82,7 +106,10 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "BATCH", batch);
 	hole_int(h, "EACH", count / batch);
 	hole_int(h, "N", count);
-	if (x->layout == LAYOUT_PLAIN)
+	if (at->degree > 1)
+		hole_text(h, "ELEMENT", "((i / %lld * %lld + member) * %lld + i %% %lld)", (long long)at->run,
+			(long long)at->degree, (long long)at->run, (long long)at->run);
+	else if (x->layout == LAYOUT_PLAIN)
 		hole_text(h, "ELEMENT", "i");
 	else
 		hole_text(h, "ELEMENT", "%s", unlaid(h, x, at->rows));
@@ -92,15 +119,19 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "ID", "%lld", (long long)at->id);
 	hole_int(h, "PAR", count >= 16384);
 	hole_int(h, "EVALUATES", at->evaluates != 0);
-	hole_name(h, "dropout%s_%lld%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count, dtype_suffix(in),
-		in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "", more ? "_more" : "");
+	hole_int(h, "PARTS", at->degree > 1);
+	hole_name(h, "dropout%s_%lld%s%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count,
+		dtype_suffix(in), in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "",
+		more ? "_more" : "",
+		at->degree > 1 ? arena_printf(h->arena, "_%lld_of_%lld", (long long)at->run, (long long)at->degree)
+			       : "");
 }
 
 static Cost cost(const Node *n) { return cost_bytes(n, 15.0 * (double)type_numel(&n->in[0]->type)); }
 
 static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(struct dropout, id, 0),
 	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_INT(struct dropout, to, 0),
-	AT_INT(struct dropout, rows, 1), AT_END };
+	AT_INT(struct dropout, rows, 1), AT_INT(struct dropout, run, 0), AT_INT(struct dropout, degree, 1), AT_END };
 
 const OpDef op_Dropout = {
 	.name = "Dropout",
@@ -112,6 +143,7 @@ const OpDef op_Dropout = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct dropout),
 	.shape = shape,
+	.shard = divide,
 	.grad = grad,
 	.dgrad = { DENSE },
 	.cost = cost,
@@ -129,6 +161,7 @@ const OpDef op_DropoutGrad = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct dropout),
 	.shape = shape,
+	.shard = shard_same_shapes,
 	.holes = holes,
 	.cpu = { .file = "dropout_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "dropout_grad.cuda.cu", .call = "$k($=, $0, $1);" },

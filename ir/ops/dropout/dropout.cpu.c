@@ -1,6 +1,10 @@
 /* y = mask x / (1 - ratio); the mask is drawn by global sample and element. */
 static void NAME(T *restrict y, uint8_t *restrict mask, const T *restrict x, int64_t sample, uint64_t id)
 {
+#if PARTS
+	const int64_t member = pd_member();
+
+#endif
 #if EVALUATES
 	if (pd_evaluating()) {
 		memcpy(y, x, N * sizeof *y);
