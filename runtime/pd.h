@@ -299,6 +299,9 @@ void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run);
 /* y = this member's part of the sum of all members' x, of elements of t: the bits of pd_tensor_sum. y is not x. */
 void pd_tensor_scatter(void *y, const void *x, int64_t blocks, int64_t run, pd_dtype t);
 int pd_member(void);
+/* What each member has, to all: `bytes` of one behind those of the one before, until the next call of this kind. Memory for what one has. */
+const void *pd_tensor_all(const void *mine, size_t bytes);
+void *pd_tensor_room(size_t bytes);
 
 /* Messages between stages. A channel is one tensor crossing one cut; its number is the same on
  * both sides. Each (channel, slot) has one request. The buffer stays untouched until the wait;

@@ -60,7 +60,11 @@ static ShardWay way_new(ShardSearch *s, const Node *n)
 	};
 }
 
-static bool may_divide(const ShardSearch *s, const Node *n) { return s->random || !(optab[n->op]->flags & OP_RANDOM); }
+static bool may_divide(const ShardSearch *s, const Node *n)
+{
+	return s->own || !(optab[n->op]->flags & OP_RANDOM || n->op == OP_SoftmaxCrossEntropyLoss ||
+				 n->op == OP_SoftmaxCrossEntropyLossGrad);
+}
 
 static void carry(ShardSearch *s, Work *work, const Node *n, bool out, int at, Shard shard)
 {
@@ -181,6 +185,8 @@ static void price_way(ShardSearch *s, const Node *n, const Speed *speed, Way *w)
 	const double work = node_time(n, speed) - speed->launch; /* below 0: of a view */
 
 	w->price += (work > 0 ? work : 0) / (parts ? s->degree : 1);
+	if (parts && n->op == OP_SoftmaxCrossEntropyLoss)
+		w->price += s->latency + (s->degree - 1) * bytes_of(n->in[1]) / s->link_rate;
 }
 
 /* scattered: where a bias is added behind the sum, the form of that. */

@@ -136,6 +136,8 @@ static void localise(Rewrite *r, Node *n, const ShardChoice *c)
 			size[i] = whole.v[i] * n->in[0]->type.dim[at] / sum;
 		attr_set_ints(n, "split", whole.n, size);
 	}
+	if (n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_SoftmaxCrossEntropyLossGrad)
+		attr_set_int(n, "parts", r->s.degree);
 	if (n->op == OP_Dropout)
 		dropout_part(n, *form(r, shard_index(n->out[0]), c->out[0]), r->s.degree);
 	if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && attr_int(n, "heads"))
@@ -329,7 +331,7 @@ bool pass_shard(Module *m, PassCx *cx)
 	if (!allowed(m, cx))
 		return false;
 	m->tensor = (int)degree;
-	r.s.random = r.s.scatter = !target_cuda(cx->train);
+	r.s.own = r.s.scatter = !target_cuda(cx->train);
 	r.s.samples = cx->train->plan.sequence == SEQUENCE_ON ? m->batch : 0;
 	shard_search(&r.s, m->graph, &speed, &link);
 	r.made = arena_alloc(cx->scratch, sizeof *r.made * (size_t)r.s.nvalue);

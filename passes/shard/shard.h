@@ -23,7 +23,7 @@ typedef struct ShardSearch {
 	Arena *arena;
 	int degree;
 	int64_t samples; /* --sequence on: samples of a microbatch; what stands between products is divided along the sequence; 0: off */
-	bool random;  /* random numbers may be drawn in parts */
+	bool own;     /* random numbers may be drawn in parts, and classes of a loss divided */
 	bool scatter; /* TensorReduceScatter may be used */
 	int nvalue, nnode;
 	Value **value;        /* value[v->mark - 1] is v */

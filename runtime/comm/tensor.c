@@ -200,6 +200,33 @@ void pd_tensor_scatter(void *y, const void *x, int64_t blocks, int64_t run, pd_d
 
 int pd_member(void) { return rt_member; }
 
+void *pd_tensor_room(size_t bytes)
+{
+	static char *own;
+	static size_t has;
+
+	if (bytes > has) {
+		free(own);
+		own = rt_alloc(bytes);
+		has = bytes;
+	}
+	return own;
+}
+
+const void *pd_tensor_all(const void *mine, size_t bytes)
+{
+	const int n = rt_group();
+
+	rt_pause();
+	rt_record("tensor rows", -1, -1, -1);
+	char *all = incoming(bytes * (size_t)n);
+	tell_all(mine, bytes);
+	for (int k = 0; k < n; k++)
+		if (k == rt_member || rt_alone)
+			memcpy(all + bytes * (size_t)k, mine, bytes);
+	return all;
+}
+
 /* What member 0 has, to all. */
 void rt_tensor_tell(void *what, size_t bytes)
 {

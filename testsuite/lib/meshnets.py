@@ -9,7 +9,7 @@ T_, D, CLASSES = 6, 8, 4
 DIVIDED = {'MatMul', 'Gemm', 'Reshape', 'Transpose', 'Split', 'Concat', 'Slice', 'Softmax', 'SoftmaxGrad', 'Add', 'Mul', 'Tanh', 'TanhGrad',
            'ReduceSum', 'Conv', 'ConvGradData', 'ConvGradWeights', 'BatchNorm', 'BatchNormGrad', 'AveragePool', 'AveragePoolGrad',
            'MaxPool', 'MaxPoolGrad', 'Attention', 'AttentionGrad', 'Gather', 'GatherGrad', 'Expand', 'LayerNormalization',
-           'LayerNormGrad', 'Accumulate'}
+           'LayerNormGrad', 'Accumulate', 'SoftmaxCrossEntropyLossGrad'}
 
 
 class Net:
@@ -142,7 +142,8 @@ def write(path, seed):
     y = n('Add', x, n.linear(y, width, D))
     logits = n('Reshape', n('MatMul', y, n.weight(D, CLASSES)), n.const(-1, CLASSES))
     n.nodes.append(helper.make_node('Reshape', ['labels', n.const([-1])], ['flat']))
-    n.nodes.append(helper.make_node('SoftmaxCrossEntropyLoss', [logits, 'flat'], ['loss'], reduction='mean', name='loss'))
+    n.nodes.append(helper.make_node('SoftmaxCrossEntropyLoss', [logits, 'flat'], ['loss'], reduction='mean', name='loss',
+                                  **({'ignore_index': 3} if n.draw.random() < .5 else {})))
     info = helper.make_tensor_value_info
     g = helper.make_graph(n.nodes, 'net', [info('x', TensorProto.FLOAT, ['batch', T_, D]), info('ids', TensorProto.INT64, ['batch', T_]),
                                            info('labels', TensorProto.INT64, ['batch', T_])], [info('loss', TensorProto.FLOAT, [])], n.inits)

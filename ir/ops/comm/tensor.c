@@ -41,7 +41,7 @@ int64_t shard_sent(const Node *n, int degree)
 	                      : n->op == OP_TensorAllGather     ? value_bytes(n->in[0])
 	                      : n->op == OP_TensorReduceScatter ? value_bytes(n->out[0])
 	                      : n->op == OP_SquareSum           ? (attr_int(n, "parts") ? 8 : 0)
-	                                                        : 0;
+	                                                        : loss_told(n);
 
 	if (n->op != OP_TensorAllReduce || bytes <= SMALL)
 		return (degree - 1) * bytes;
@@ -73,7 +73,7 @@ static void part_holes(const Node *n, Holes *h)
 static const AttrDef attrs[] = { AT_INT(struct tensor, axis, 0), AT_INT(struct tensor, outer, 1),
 	AT_INT(struct tensor, degree, 0), AT_END };
 
-#define PART(op, call_) \
+#define PART(op, call_, gpu) \
 	const OpDef op_##op = { .name = #op, \
 		.minin = 1, \
 		.maxin = 1, \
@@ -85,7 +85,7 @@ static const AttrDef attrs[] = { AT_INT(struct tensor, axis, 0), AT_INT(struct t
 		.holes = part_holes, \
 		.cpu = { .call = call_ }, \
 		.ref = { .call = call_ }, \
-		.cuda = { .call = call_ } }
+		.cuda = { .call = gpu } }
 
 const OpDef op_TensorAllReduce = {
 	.name = "TensorAllReduce",
@@ -100,6 +100,9 @@ const OpDef op_TensorAllReduce = {
 	.cuda = { .call = "pd_tensor_sum($=, $0, $N, $DT);" },
 };
 
-PART(TensorAllGather, "pd_tensor_gather($=, $0, $BLOCKS, $RUN);");
-PART(TensorReduceScatter, "pd_tensor_scatter($=, $0, $BLOCKS, $RUN, $DT);");
-PART(TensorShard, "pd_tensor_shard($=, $0, $BLOCKS, $RUN);");
+#define GATHER "pd_tensor_gather($=, $0, $BLOCKS, $RUN);"
+#define SHARD "pd_tensor_shard($=, $0, $BLOCKS, $RUN);"
+
+PART(TensorAllGather, GATHER, GATHER);
+PART(TensorReduceScatter, "pd_tensor_scatter($=, $0, $BLOCKS, $RUN, $DT);", NULL);
+PART(TensorShard, SHARD, SHARD);

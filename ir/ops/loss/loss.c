@@ -5,6 +5,8 @@
  *     %loss, %logp = SoftmaxCrossEntropyLoss(%x, %labels[, %weights])     loss: f32[], or [OUTER, INNER] for "none"
  *     %dx = SoftmaxCrossEntropyLossGrad(%dloss, %logp, %labels[, %weights])
  *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C}
+ * Of scores whose classes are divided among the `parts` members of a tensor group (ir/shard.h; Shoeybi 2019, section 3) each has those of
+ * its own; greatest, sum and the label's score of every row, three numbers a member, go to all inside of the forward.
  *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count
  * On GPUs, made by passes/gpu/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
  * their logarithms never written; scores may be of 16 bits, and their rows longer than the classes are many:
@@ -16,7 +18,7 @@
 
 struct loss {
 	const char *reduction;
-	int64_t ignore_index, has_ignore, classes, dtype;
+	int64_t ignore_index, has_ignore, parts, classes, dtype;
 };
 
 enum { MEAN, SUM, NONE };
@@ -234,6 +236,28 @@ Node *score_loss_make(Builder *b, OpKind op, const Node *of, int nin, Value *con
 	return build(b, op, at, nin, in, NULL);
 }
 
+/* By classes: scores, their log-softmax, their gradient; labels and losses are whole. */
+static bool by_classes(const Node *n, bool out, int at, ShardWay *w)
+{
+	const bool back = n->op == OP_SoftmaxCrossEntropyLossGrad;
+	const Shard s = out ? w->out[at] : w->in[at];
+	const int scores = back ? 1 : 0, made = back ? 0 : 1;
+
+	if (s.kind != SHARD_AXIS || s.axis != 1 || s.outer != 1 || at != (out ? made : scores) ||
+		weights_of(n, back ? 3 : 2) || ((const struct loss *)n->attr)->parts > 1)
+		return false;
+	w->in[scores] = w->out[made] = s;
+	return true;
+}
+
+int64_t loss_told(const Node *n)
+{
+	const Type *x = &n->in[0]->type;
+	const bool parts = n->op == OP_SoftmaxCrossEntropyLoss && ((const struct loss *)n->attr)->parts > 1;
+
+	return parts && x->dim[1] ? 3 * type_bytes(x) / x->dim[1] : 0;
+}
+
 /* ---- kernels ---- */
 
 static void label_holes(const Node *n, Holes *h, const Value *labels, const Value *weights)
@@ -253,6 +277,7 @@ static void holes(const Node *n, Holes *h)
 	const int first = n->op == OP_SoftmaxCrossEntropyLossGrad ? 2 : 1;
 	const Value *labels = n->in[first], *weights = weights_of(n, first + 1);
 	const Type *x = back ? &n->out[0]->type : &n->in[0]->type;
+	const int64_t parts = ce ? ((const struct loss *)n->attr)->parts : 1;
 	int64_t inner = 1;
 
 	for (int i = 2; i < x->rank; i++)
@@ -265,6 +290,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MEAN", reduction(n) == MEAN);
 	hole_int(h, "EACH", reduction(n) == NONE);
 	hole_int(h, "CE", ce);
+	hole_int(h, "PARTS", parts > 1 ? parts : 0);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
 	hole_text(h, "CALL", "%s",
 		n->op == OP_SoftmaxCrossEntropyLoss ? (weights ? "$k($=0, $=1, $0, $1, $2);" : "$k($=0, $=1, $0, $1);")
@@ -272,8 +298,9 @@ static void holes(const Node *n, Holes *h)
 			? (weights ? "$k($=, $0, $1, $2, $3);" : "$k($=, $0, $1, $2);")
 		: weights ? "$k($=, $0, $1, $2);"
 			  : "$k($=, $0, $1);");
-	hole_name(h, "%s%s_%lldx%lld%s%s%s", ce ? "cross_entropy" : "nll", back ? "_grad" : "",
+	hole_name(h, "%s%s_%lldx%lld%s%s%s%s", ce ? "cross_entropy" : "nll", back ? "_grad" : "",
 		(long long)(x->dim[0] * inner), (long long)x->dim[1],
+		parts > 1 ? arena_printf(h->arena, "_of_%lld", (long long)(x->dim[1] * parts)) : "",
 		reduction(n) == MEAN  ? "_mean"
 		: reduction(n) == SUM ? "_sum"
 				      : "",
@@ -367,8 +394,8 @@ static Cost score_cost(const Node *n)
 #define RULE \
 	AT_STR(struct loss, reduction, "mean"), AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0)
 
-static const AttrDef attrs[] = { RULE, AT_END };
-static const AttrDef grad_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_END };
+static const AttrDef attrs[] = { RULE, AT_INT(struct loss, parts, 1), AT_END };
+static const AttrDef grad_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, parts, 1), AT_END };
 static const AttrDef score_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, dtype, 1), AT_END };
 static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0),
 	AT_INT(struct loss, dtype, 1), AT_END };
@@ -383,6 +410,7 @@ const OpDef op_SoftmaxCrossEntropyLoss = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct loss),
 	.shape = shape,
+	.shard = by_classes,
 	.grad = ce_grad,
 	.dgrad = { DENSE },
 	.cost = cost,
@@ -400,6 +428,7 @@ const OpDef op_SoftmaxCrossEntropyLossGrad = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct loss),
 	.shape = ce_grad_shape,
+	.shard = by_classes,
 	.cost = cost,
 	.holes = holes,
 	.cpu = { .file = "loss_grad.cpu.c" },

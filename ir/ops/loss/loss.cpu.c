@@ -2,6 +2,9 @@
 #if CE
 /* x holds scores, and their log-softmax goes to logp. */
 #endif
+#if PARTS
+/* Here are C of the classes; the other members of the group have the others. */
+#endif
 #if EACH
 /* A loss per label. */
 #endif
@@ -21,9 +24,9 @@ static void NAME(T *restrict loss,
 #endif
 	)
 {
-#if CE
+#if CE && !PARTS
 	const T *score = logp;
-#else
+#elif !CE
 	const T *score = x;
 #endif
 #if !EACH
@@ -32,7 +35,50 @@ static void NAME(T *restrict loss,
 #if MEAN
 	T total = 0;
 #endif
-#if CE
+#if PARTS
+	const int64_t first = (int64_t)pd_member() * C;
+	T *stat = pd_tensor_room(OUTER * INNER * 3 * sizeof *stat);
+
+#if PAR
+#pragma omp parallel for
+#endif
+	for (int64_t o = 0; o < OUTER; o++)
+		for (int i = 0; i < INNER; i++) {
+			const T *restrict from = x + o * C * INNER + i;
+			const int64_t own = labels[o * INNER + i] - first;
+			T top = -INFINITY, s = 0;
+
+#pragma omp simd reduction(max : top)
+			for (int c = 0; c < C; c++)
+				top = top < from[c * INNER] ? from[c * INNER] : top;
+#pragma omp simd reduction(+ : s)
+			for (int c = 0; c < C; c++)
+				s += EXP(from[c * INNER] - top);
+			stat[(o * INNER + i) * 3] = top;
+			stat[(o * INNER + i) * 3 + 1] = top > -INFINITY ? s : 0;
+			stat[(o * INNER + i) * 3 + 2] = own >= 0 && own < C ? from[own * INNER] : 0;
+		}
+	const T *all = pd_tensor_all(stat, OUTER * INNER * 3 * sizeof *stat);
+#if PAR
+#pragma omp parallel for
+#endif
+	for (int64_t o = 0; o < OUTER; o++)
+		for (int i = 0; i < INNER; i++) {
+			const T *restrict from = x + o * C * INNER + i, *of = all + (o * INNER + i) * 3;
+			T *restrict to = logp + o * C * INNER + i;
+			const int64_t owner = labels[o * INNER + i] / C;
+			T top = -INFINITY, s = 0;
+
+			for (int k = 0; k < PARTS; k++)
+				top = top < of[k * OUTER * INNER * 3] ? of[k * OUTER * INNER * 3] : top;
+			for (int k = 0; k < PARTS; k++)
+				s += of[k * OUTER * INNER * 3 + 1] * EXP(of[k * OUTER * INNER * 3] - top);
+			top += LOG(s);
+			for (int c = 0; c < C; c++)
+				to[c * INNER] = from[c * INNER] - top;
+			stat[(o * INNER + i) * 3] = owner >= 0 && owner < PARTS ? of[owner * OUTER * INNER * 3 + 2] - top : NAN;
+		}
+#elif CE
 #if PAR
 #pragma omp parallel for
 #endif
@@ -55,7 +101,9 @@ static void NAME(T *restrict loss,
 #endif
 	for (int64_t o = 0; o < OUTER; o++)
 		for (int i = 0; i < INNER; i++) {
+#if IGNORE || WEIGHTS || !PARTS
 			const int64_t label = labels[o * INNER + i];
+#endif
 			T w = 1;
 
 #if IGNORE
@@ -69,11 +117,16 @@ static void NAME(T *restrict loss,
 #if MEAN
 			total += w;
 #endif
+#if PARTS
+			const T own = stat[(o * INNER + i) * 3];
+#else
+			const T own = w != 0 ? score[(o * C + label) * INNER + i] : 0;
+#endif
 #if EACH
-			loss[o * INNER + i] = w != 0 ? -w * score[(o * C + label) * INNER + i] : 0;
+			loss[o * INNER + i] = w != 0 ? -w * own : 0;
 #else
 			if (w != 0)
-				sum -= w * score[(o * C + label) * INNER + i];
+				sum -= w * own;
 #endif
 		}
 #if MEAN

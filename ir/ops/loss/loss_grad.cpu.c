@@ -14,6 +14,10 @@ static void NAME(T *restrict dx, const T *restrict dy,
 #endif
 	)
 {
+#if PARTS
+	const int64_t first = (int64_t)pd_member() * C; /* the others have the other classes */
+
+#endif
 #if MEAN
 	T total = 0;
 
@@ -63,7 +67,12 @@ static void NAME(T *restrict dx, const T *restrict dy,
 			for (int c = 0; c < C; c++)
 				to[c * INNER] = 0;
 #endif
+#if PARTS
+			if (counts && label >= first && label < first + C)
+				to[(label - first) * INNER] -= w;
+#else
 			if (counts)
 				to[label * INNER] -= w;
+#endif
 		}
 }
