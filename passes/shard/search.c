@@ -66,12 +66,52 @@ static bool may_divide(const ShardSearch *s, const Node *n)
 				 n->op == OP_SoftmaxCrossEntropyLossGrad);
 }
 
+bool shard_by_rows(const Node *n, const ShardSearch *s, const ShardChoice *c)
+{
+	const bool back = n->op == OP_GatherGrad;
+	const Value *table = back ? n->out[0] : n->in[0];
+	const Shard f = s->forms[shard_index(table)].form[back ? c->out[0] : c->in[0]];
+
+	return f.kind == SHARD_AXIS && f.axis == 0 && attr_int(n, "axis") == 0;
+}
+
+/* A product reads the table too: only then its rows are worth dividing, for gradients of rows are dense so. */
+static bool multiplied(const Value *table)
+{
+	for (int i = 0; i < table->nuses; i++)
+		if (table->uses[i].node->op == OP_Gemm || table->uses[i].node->op == OP_MatMul)
+			return table->kind == VAL_PARAM;
+	return false;
+}
+
+static bool looked_up(const Value *table)
+{
+	for (int i = 0; i < table->nuses; i++)
+		if (table->uses[i].node->op == OP_Gather && !table->uses[i].index)
+			return multiplied(table);
+	return false;
+}
+
+static bool way_of(ShardSearch *s, const Node *n, bool out, int at, ShardWay *w)
+{
+	if (!may_divide(s, n) || !shard_way(n, out, at, w))
+		return false;
+	if (n->op != OP_Gather && n->op != OP_GatherGrad)
+		return true;
+	const bool back = n->op == OP_GatherGrad;
+	const Shard f = back ? w->out[0] : w->in[0];
+	const int owner = back ? s->owner[shard_index(n->out[0])] : -1;
+	const Value *table = !back ? n->in[0] : owner < 0 ? NULL : s->value[owner];
+
+	return f.kind != SHARD_AXIS || f.axis || attr_int(n, "axis") || (s->own && table && multiplied(table));
+}
+
 static void carry(ShardSearch *s, Work *work, const Node *n, bool out, int at, Shard shard)
 {
 	ShardWay w = way_new(s, n);
 
 	*(out ? &w.out[at] : &w.in[at]) = shard;
-	if (!may_divide(s, n) || !shard_way(n, out, at, &w))
+	if (!way_of(s, n, out, at, &w))
 		return;
 	for (int i = 0; i < n->nin; i++)
 		if (n->in[i])
@@ -231,7 +271,7 @@ static void ways_of(ShardSearch *s, const Node *n, const Speed *speed, Ways *way
 			ShardWay w = way_new(s, n);
 
 			*(out ? &w.out[at] : &w.in[at]) = s->forms[shard_index(v)].form[k];
-			if (!may_divide(s, n) || !shard_way(n, out, at, &w))
+			if (!way_of(s, n, out, at, &w))
 				continue;
 			add_way(s, ways, n, &w, WHOLE, speed);
 			for (int f = 1; w.bias_last && f < s->forms[shard_index(n->out[0])].n; f++)
@@ -259,6 +299,25 @@ static bool has(const Forms *f, unsigned had, ShardKind kind)
 	return false;
 }
 
+/* A table whose rows could be divided takes another form: half of what summing its products later costs, known here so that the rows'
+ * state, which pays more for its lookups, is not gone until then. */
+static double ahead(const ShardSearch *s, const Value *v, int want)
+{
+	const Forms *f = &s->forms[shard_index(v)];
+	double bytes = 0;
+	bool rows = false;
+
+	for (int k = 1; k < f->n; k++)
+		rows |= f->form[k].kind == SHARD_AXIS && f->form[k].axis == 0;
+	for (int i = 0; i < v->nuses && rows && f->form[want].axis && f->form[want].kind == SHARD_AXIS; i++) {
+		const Node *n = v->uses[i].node;
+
+		if (n->phase == PHASE_FWD && (n->op == OP_Gemm || n->op == OP_MatMul) && v->type.rank == 2)
+			bytes += bytes_of(n->out[0]);
+	}
+	return looked_up(v) ? (s->degree - 1) * bytes / s->degree / s->link_rate : 0;
+}
+
 /* v is asked for in form `want`: what that costs, and what there is then. Less than 0: that cannot be. */
 static double convert(ShardSearch *s, State *t, const Value *v, int want, bool in_place)
 {
@@ -271,7 +330,8 @@ static double convert(ShardSearch *s, State *t, const Value *v, int want, bool i
 	if (!*have && v->kind == VAL_PARAM) {
 		*have = (uint16_t)(1 << want);
 		t->home[shard_index(v)] = (uint8_t)want;
-		return (s->samples ? SEQUENCE_WEIGHT : WEIGHT_PRICE) * bytes / (want == WHOLE ? 1 : d);
+		return (s->samples ? SEQUENCE_WEIGHT : WEIGHT_PRICE) * bytes / (want == WHOLE ? 1 : d) +
+		       ahead(s, v, want);
 	}
 	if (in_place || f->form[want].kind == SHARD_PARTIAL)
 		return -1;
@@ -492,8 +552,8 @@ void shard_search(ShardSearch *s, Graph *g, const Speed *speed, const Link *link
 	}
 	s->forms = NEWN(s->arena, Forms, s->nvalue);
 	s->choice = NEWN(s->arena, ShardChoice *, s->nnode);
-	candidates(s);
 	find_owners(s);
+	candidates(s);
 	choose(s, speed);
 }
 

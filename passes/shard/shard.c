@@ -136,6 +136,11 @@ static void localise(Rewrite *r, Node *n, const ShardChoice *c)
 			size[i] = whole.v[i] * n->in[0]->type.dim[at] / sum;
 		attr_set_ints(n, "split", whole.n, size);
 	}
+	if ((n->op == OP_Gather || n->op == OP_GatherGrad) && shard_by_rows(n, &r->s, c)) {
+		attr_set_int(n, "parts", r->s.degree);
+		if (n->op == OP_GatherGrad)
+			attr_set_int(n, "dim0", n->out[0]->type.dim[0]);
+	}
 	if (n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_SoftmaxCrossEntropyLossGrad)
 		attr_set_int(n, "parts", r->s.degree);
 	if (n->op == OP_Dropout)

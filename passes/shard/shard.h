@@ -38,6 +38,8 @@ typedef struct ShardSearch {
 /* --sequence on. What of a forward's value is kept for the backward, of the forms that it is `had` in (bits), made in form `made`: the
  * parts, where there are some; wholes that were gathered are gathered anew. */
 int shard_kept(const Forms *f, unsigned had, int made);
+/* Is a Gather's table, or the gradient of a GatherGrad, divided by the rows that are looked up? */
+bool shard_by_rows(const Node *n, const ShardSearch *s, const ShardChoice *c);
 /* A sum of y may be scattered into parts of that form: those of whole rows. */
 bool shard_scatters(const ShardSearch *s, const Value *y, int form);
 static inline int shard_index(const Value *v) { return v->mark - 1; }

@@ -41,7 +41,7 @@ static Node *lookup(const Module *m, const Node *part)
 	Value *d = part->in[0];
 	Node *g = d->kind == VAL_NODE ? d->def : NULL;
 
-	if (!g || g->op != OP_GatherGrad || d->nuses != 1 || attr_int(g, "axis") != 0)
+	if (!g || g->op != OP_GatherGrad || d->nuses != 1 || attr_int(g, "axis") != 0 || attr_int(g, "parts") > 1)
 		return NULL;
 	const double touched = (double)type_numel(&g->in[0]->type) * (double)m->microbatches,
 		     all = (double)type_numel(&d->type);

@@ -135,12 +135,15 @@ def write(path, seed):
     n, width = Net(seed), 4 * D
     first = SEGMENTS[seed % len(SEGMENTS)]
     chain = [first, *n.draw.sample(SEGMENTS, 2)]
-    x = y = n('Add', 'x', n('Gather', n.weight(16, D), 'ids'))
+    table = n.weight(16, D)
+    x = y = n('Add', 'x', n('Gather', table, 'ids'))
     y = n.linear(y, D, width, bias=n.draw.random() < .8)
     for s in chain:
         y = s(n, y, width)
     y = n('Add', x, n.linear(y, width, D))
-    logits = n('Reshape', n('MatMul', y, n.weight(D, CLASSES)), n.const(-1, CLASSES))
+    tied = n.draw.random() < .4         # classes are the rows of the table that is looked up
+    scores = n('MatMul', y, n('Transpose', table, perm=[1, 0]) if tied else n.weight(D, CLASSES))
+    logits = n('Reshape', scores, n.const(-1, 16 if tied else CLASSES))
     n.nodes.append(helper.make_node('Reshape', ['labels', n.const([-1])], ['flat']))
     n.nodes.append(helper.make_node('SoftmaxCrossEntropyLoss', [logits, 'flat'], ['loss'], reduction='mean', name='loss',
                                   **({'ignore_index': 3} if n.draw.random() < .5 else {})))

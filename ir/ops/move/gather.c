@@ -1,13 +1,15 @@
 /* Gather along an axis and its gradient. For a float table and axis 0 the gradient touches as many rows as there are
  * indices: GatherGrad's type says so (rows), though the kernel writes all of dim[0], zeros where no index points. The
  * row `padding` gets no gradient (-1: all get theirs).
+ * Of a table whose rows are divided among `parts` members of a tensor group (ir/shard.h) each looks up those that it has, zeros where it has
+ * not, and so the members' rows add up; it has the gradient of its own.
  *     %y = GatherAdd(%a, %dy, %ids)      %a + GatherGrad(%dy, %ids), where all else that %a holds stays as it is: of a table
  *                                        that is looked up and multiplied with (passes/split/add_uses.c) */
 #include <string.h>
 #include "move.h"
 
 struct gather {
-	int64_t axis, padding, dim0;
+	int64_t axis, padding, parts, dim0;
 }; /* dim0: of GatherGrad, size of the axis that was gathered from */
 
 /* GatherAdd has what it adds to in front. */
@@ -44,9 +46,9 @@ static bool gather_shape(Node *n, Diag *d)
 	if (!need_operands(n, d))
 		return false;
 	const Type *x = &n->in[0]->type, *ids = &n->in[1]->type;
-	if (!norm_axis(n, d, "axis", at->axis, x->rank, &axis) || !check_ids(n, x->dim[axis], d))
+	if (!norm_axis(n, d, "axis", at->axis, x->rank, &axis) || !check_ids(n, x->dim[axis] * at->parts, d))
 		return false;
-	if (at->padding < -1 || at->padding >= x->dim[axis])
+	if (at->padding < -1 || at->padding >= x->dim[axis] * at->parts)
 		return diag_error(d, n->loc, 303, "Gather: padding %lld is outside of [0, %lld)",
 			(long long)at->padding, (long long)x->dim[axis]);
 	if (x->rank + ids->rank - 1 > MAXRANK)
@@ -75,7 +77,7 @@ static bool grad_shape(Node *n, Diag *d)
 	if (rank < 1)
 		return diag_error(d, n->loc, 305, "%s: %s is %s, indices are %s", optab[n->op]->name, rows_of(n)->name,
 			str_type(d->scratch, dy), str_type(d->scratch, ids));
-	if (!norm_axis(n, d, "axis", at->axis, rank, &axis) || !check_ids(n, at->dim0, d))
+	if (!norm_axis(n, d, "axis", at->axis, rank, &axis) || !check_ids(n, at->dim0 * at->parts, d))
 		return false;
 	Type t = type_scalar(dy->dtype);
 	for (int i = 0; i < axis; i++)
@@ -87,7 +89,7 @@ static bool grad_shape(Node *n, Diag *d)
 		if (!shape_eq(&n->in[0]->type, &t) || n->in[0]->type.dtype != t.dtype)
 			return diag_error(d, n->loc, 305, "GatherAdd: %s is %s, rows of %s go there", n->in[0]->name,
 				str_type(d->scratch, &n->in[0]->type), str_type(d->scratch, &t));
-	} else if (axis == 0 && type_numel(ids) < at->dim0) {
+	} else if (axis == 0 && at->parts < 2 && type_numel(ids) < at->dim0) {
 		t.rows = type_numel(ids);
 	}
 	set_out(n, 0, t);
@@ -138,8 +140,8 @@ static void holes(const Node *n, Holes *h)
 		   *dense = back ? &rows_of(n)->type : &n->out[0]->type;
 	const Type *ids = &ids_of(n)->type;
 	const int axis = axis_of(n, table->rank);
-	const int64_t dim = table->dim[axis];
-	const bool neg = negative(ids_of(n), dim), check = !checked(ids_of(n), dim);
+	const int64_t parts = ((const struct gather *)n->attr)->parts, dim = table->dim[axis];
+	const bool neg = negative(ids_of(n), dim * parts), check = !checked(ids_of(n), dim * parts);
 	const char *ix = type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t";
 	const int64_t pad = back ? ((const struct gather *)n->attr)->padding : -1;
 	int64_t outer = 1, inner = 1;
@@ -155,6 +157,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "OUTER", outer);
 	hole_int(h, "IDS", type_numel(ids));
 	hole_int(h, "DIM", dim);
+	hole_int(h, "WHOLE", dim * parts);
+	hole_int(h, "PARTS", parts > 1);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "NEG", neg);
 	hole_int(h, "CHECK", check);
@@ -170,12 +174,14 @@ static void holes(const Node *n, Holes *h)
 		hole_int(h, "ROOM", dim * (int64_t)sizeof(int));
 	hole_int(h, "PAR", type_numel(dense) >= 32768 && (!back || inner > 64));
 	parallel_hole(h, false, outer == 1 ? 1 : 2);
-	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s",
+	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s%s",
 		adds   ? "_add"
 		: back ? "_grad"
 		       : "",
 		(long long)outer, (long long)dim, (long long)inner, (long long)type_numel(ids),
-		pad >= 0 ? arena_printf(h->arena, "_pad%lld", (long long)pad) : "", ids->dtype == DT_i32 ? "_i32" : "",
+		pad >= 0 ? arena_printf(h->arena, "_pad%lld", (long long)pad) : "",
+		parts > 1 ? arena_printf(h->arena, "_of_%lld", (long long)(dim * parts)) : "",
+		ids->dtype == DT_i32 ? "_i32" : "",
 		check ? "_checked"
 		: neg ? "_neg"
 		      : "",
@@ -226,12 +232,12 @@ static bool grad_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
-#define COMMON AT_INT(struct gather, axis, 0), AT_INT(struct gather, padding, -1)
+#define COMMON AT_INT(struct gather, axis, 0), AT_INT(struct gather, padding, -1), AT_INT(struct gather, parts, 1)
 static const AttrDef attrs[] = { COMMON, AT_END };
 static const AttrDef grad_attrs[] = { COMMON, AT_INT(struct gather, dim0, 0), AT_END };
 
-/* The axes of the table that are not looked up. Table and rows are in and out of Gather, out and in of its gradient. */
-static bool by_columns(const Node *n, bool out, int at, ShardWay *w)
+/* The axis that is looked up, or those that are not. Table and rows are in and out of Gather, out and in of its gradient. */
+static bool by_table(const Node *n, bool out, int at, ShardWay *w)
 {
 	const bool grad = n->op == OP_GatherGrad;
 	const Type *table = grad ? &n->out[0]->type : &n->in[0]->type;
@@ -244,6 +250,11 @@ static bool by_columns(const Node *n, bool out, int at, ShardWay *w)
 	const bool from_table = out == grad;
 	const int column = from_table || s.axis < axis ? s.axis : s.axis - more;
 
+	if (from_table && column == axis && s.outer == 1 && axis == 0 && dtype_float(table->dtype) &&
+		((const struct gather *)n->attr)->parts < 2) {
+		*rows = grad ? (Shard){ SHARD_WHOLE, 0, 0 } : (Shard){ SHARD_PARTIAL, 0, 0 };
+		return true;
+	}
 	if (column == axis || (!from_table && s.axis >= axis && s.axis <= axis + more))
 		return false;
 	*whole = (Shard){ SHARD_AXIS, column, s.outer };
@@ -260,7 +271,7 @@ const OpDef op_Gather = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct gather),
 	.shape = gather_shape,
-	.shard = by_columns,
+	.shard = by_table,
 	.grad = gather_grad,
 	.dgrad = { ROWS, NOGRAD },
 	.cost = move_cost,
@@ -280,7 +291,7 @@ const OpDef op_GatherGrad = {
 	.attrs = grad_attrs,
 	.attrsize = sizeof(struct gather),
 	.shape = grad_shape,
-	.shard = by_columns,
+	.shard = by_table,
 	.grad = grad_grad,
 	.dgrad = { DENSE, NOGRAD },
 	.cost = move_cost,

@@ -1,5 +1,8 @@
 /* The gradient of a gather, written whole: zeros, then y[o][ids[k]] += dy[o][k] in the order of k, so that equal
  * indices always add up in one order. Threads share the columns, never a sum. */
+#if PARTS
+/* Here are DIM of the rows; the other members of the group have the others. */
+#endif
 #if ADDS
 /* Here y begins as a, whose memory it may have. */
 static void NAME(T *y, const T *a, const T *restrict dy, const TI *restrict ids)
@@ -11,6 +14,10 @@ static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids)
 {
 	memset(y, 0, NUMEL * sizeof *y);
 #endif
+#if PARTS
+	const TI first = (TI)pd_member() * DIM;
+
+#endif
 #if PAR
 #pragma omp parallel for
 	for (IX c = 0; c < INNER; c += 64)
@@ -19,6 +26,19 @@ static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids)
 	for (IX o = 0; o < OUTER; o++)
 #endif
 	for (IX k = 0; k < IDS; k++) {
+#if PARTS
+#if NEG
+		const TI row = (ids[k] < 0 ? ids[k] + WHOLE : ids[k]) - first;
+#else
+		const TI row = ids[k] - first;
+#endif
+		if (row < 0 || row >= DIM)
+			continue;
+#if PADDED
+		if (row == PADDING - first)
+			continue;
+#endif
+#else
 #if NEG
 		const TI row = ids[k] < 0 ? ids[k] + DIM : ids[k];
 #else
@@ -31,6 +51,7 @@ static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids)
 #if PADDED
 		if (row == PADDING)
 			continue;
+#endif
 #endif
 #if INNER == 1
 		y[FROM] += dy[TO];
