@@ -291,6 +291,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "EACH", reduction(n) == NONE);
 	hole_int(h, "CE", ce);
 	hole_int(h, "PARTS", parts > 1 ? parts : 0);
+	hole_text(h, "SCORE", parts > 1 ? "stat[(o * INNER + i) * 3]" : "score[(o * C + label) * INNER + i]");
 	hole_int(h, "PAR", type_numel(x) >= 16384);
 	hole_text(h, "CALL", "%s",
 		n->op == OP_SoftmaxCrossEntropyLoss ? (weights ? "$k($=0, $=1, $0, $1, $2);" : "$k($=0, $=1, $0, $1);")

@@ -117,16 +117,11 @@ static void NAME(T *restrict loss,
 #if MEAN
 			total += w;
 #endif
-#if PARTS
-			const T own = stat[(o * INNER + i) * 3];
-#else
-			const T own = w != 0 ? score[(o * C + label) * INNER + i] : 0;
-#endif
 #if EACH
-			loss[o * INNER + i] = w != 0 ? -w * own : 0;
+			loss[o * INNER + i] = w != 0 ? -w * SCORE : 0;
 #else
 			if (w != 0)
-				sum -= w * own;
+				sum -= w * SCORE;
 #endif
 		}
 #if MEAN
