@@ -92,6 +92,8 @@ static void broken(void **state)
 	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
 		becomes(same[i], same[i]);
 	becomes("{ y = 1 < 2 ? (a : b; }", "{ y = 1 ? (a : b; }");
+	becomes("{ if (1 < 2 && a", "{ if (a"); /* up to the last word */
+	becomes("{ if (1 < 2 &&", "{ if (1 &&");
 }
 
 /* Conditions that have become constant. */
@@ -104,6 +106,7 @@ static void conditions(void **state)
 	becomes("{\n\tif (8 > 16 || 8 > 16)\n\t\tf();\n\tg();\n}\n", "{\n\tg();\n}\n");
 	becomes("{\n\tif (8 > 16 && c == 0)\n\t\tf();\n\telse\n\t\th();\n\tg();\n}\n", "{\n\th();\n\tg();\n}\n");
 	becomes("{\n\tif (8 < 16 || c == 0)\n\t\tf();\n\telse\n\t\th();\n\tg();\n}\n", "{\n\tf();\n\tg();\n}\n");
+	becomes("{\n\tif (8 > 16) {\n\t\tf();\n\t\tg();\n\t}\n\th();\n}\n", "{\n\th();\n}\n");
 	becomes("{\n\tif (8 > 16 && a || b)\n\t\tf();\n}\n", "{\n\tif (0 && a || b)\n\t\tf();\n}\n");
 }
 

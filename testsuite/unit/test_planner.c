@@ -239,6 +239,75 @@ static void all_rows(void **state)
 	arena_free(a);
 }
 
+/* Branching graphs on two levels beside the same made by hand: every row of the lower one, then the upper one over them. */
+static void branching_levels(void **state)
+{
+	Arena *a = arena_new();
+	Diag d;
+	int graphs = 0;
+
+	(void)state;
+	diag_init(&d, stderr, a);
+	for (int i = 0; i < 300; i++, arena_reset(a)) {
+		Profile p = random_profile(a, 2 + draw(LAYERS - 1), false);
+		PdOpt o = { .cost = PD_SOSP,
+			.nlevel = 2,
+			.machines = { 1 + draw(4), 1 + draw(3) },
+			.bandwidth = { 0.5 * (1 + draw(8)), 0.5 * (1 + draw(8)) },
+			.compression = draw(3),
+			.fewer = draw(2) };
+		States st;
+		PdPlan plan;
+
+		assert_true(states_build(a, &p, false, 200, &st, &d));
+		const int n = st.n, most = o.machines[0] + o.machines[1];
+		double *below = NEWN(a, double, (n + 1) * n), *best = NEWN(a, double, n *(most + 1));
+		From *from = NEWN(a, From, n * (most + 1));
+		Level l = { &st, &o, o.machines[0], 1, o.bandwidth[0], NULL, NULL };
+		for (int k = 0; k <= n; k++) {
+			if (k < n)
+				solve_row(&l, k, n, best, from);
+			for (int j = 0; j < n; j++)
+				below[k * n + j] = j < k ? INFINITY : best[j * (l.M + 1) + l.M];
+		}
+		l = (Level){ &st, &o, o.machines[1], o.machines[0], o.bandwidth[1], below, NULL };
+		solve_row(&l, 0, n, best, from);
+		const double want = best[(n - 1) * (l.M + 1) + l.M];
+		if (!isinf(want)) {
+			assert_true(pipedream_plan(a, &st, &o, &plan, &d) && plan.seconds == want);
+			graphs += !st.total;
+		}
+	}
+	assert_true(graphs > 100);
+	arena_free(a);
+}
+
+/* A layer three times: the copies stand in a row behind it, and who reads it reads the last. */
+static void repeated_layer(void **state)
+{
+	static const char layer[] =
+		" -- x -- forward_compute_time=1, backward_compute_time=2, activation_size=3, parameter_size=4\n";
+	static const char edges[] = "\ta -- b\n\tb -- c\n\ta -- c\n";
+	static const Edge want[] = { { 0, 1 }, { 4, 2 }, { 0, 2 }, { 1, 3 }, { 3, 4 } };
+	Arena *a = arena_new();
+	Profile p, deep;
+	Diag d;
+
+	(void)state;
+	diag_init(&d, stderr, a);
+	assert_true(profile_parse(a, "text", arena_printf(a, "a%sb%sc%s%s", layer, layer, layer, edges), &p, &d));
+	assert_true(profile_repeat(a, &p, "b", 3, &deep, &d));
+	assert_true(deep.n == 5 && deep.nedge == 5);
+	assert_string_equal(deep.layer[3].id, "b.2");
+	assert_string_equal(deep.layer[4].id, "b.3");
+	for (int i = 0; i < 5; i++) {
+		assert_true(deep.layer[i].parameters == 4);
+		assert_memory_equal(&deep.edge[i], &want[i], sizeof *want);
+	}
+	assert_true(profile_repeat(a, &p, "b", 1, &deep, &d) && deep.n == 3 && deep.nedge == 3);
+	arena_free(a);
+}
+
 /* A skip over two stages is paid at every cut by PAPER, once per consumer by ONCE. */
 static void live_tensors(void **state)
 {
@@ -361,6 +430,8 @@ int main(void)
 		cmocka_unit_test(table_against_wide),
 		cmocka_unit_test(levels),
 		cmocka_unit_test(all_rows),
+		cmocka_unit_test(branching_levels),
+		cmocka_unit_test(repeated_layer),
 		cmocka_unit_test(live_tensors),
 		cmocka_unit_test(blocks),
 		cmocka_unit_test(bad_profiles),
