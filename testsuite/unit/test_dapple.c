@@ -6,7 +6,7 @@
 #include <string.h>
 #include <math.h>
 #include <cmocka.h>
-#include "passes/planner/dapple.h"
+#include "passes/planner/dapple_job.h"
 
 static unsigned seed = 7;
 
@@ -108,6 +108,49 @@ static void published(void **state)
 	arena_free(words);
 }
 
+/* Two layers of 2 s on a device each: the slowest block, and the event recursion's speedup, which has the second layer
+ * in both stages, as the published program. */
+static void published_scores(void **state)
+{
+	Arena *a = arena_new();
+	const double one[2] = { 1, 1 }, none[2] = { 0 }, bytes[2] = { 5, 0 };
+	const DappleCluster c = two_servers(1);
+	DappleOptions o = { .profiled = 1, .batch = 8, .least = 1 };
+	DappleStage stage[2] = { { .begin = 0, .end = 1, .devices = 1 }, { .begin = 1, .end = 2, .devices = 2 } };
+	const DapplePlan plan = { .n = 2, .copies = 1, .stage = stage };
+	const DappleProfile *p = dapple_chain(a, 2, one, one, none, none);
+	(void)state;
+
+	near(dapple_block(p, &c, &o, &plan, 2), 16);
+	near(dapple_recursion(p, &c, &o, &plan),
+		32 / 30.0); /* from the third forward on one of 2 s and a backward in turn: the last ends at 26 */
+	p = dapple_chain(a, 2, one, one, bytes, none);
+	near(dapple_block(p, &c, &o, &plan, 2), 80); /* there and back */
+	near(dapple_block(p, &c, &o, &plan, 1), 40);
+	o.least = 8; /* one microbatch: everything in turn */
+	near(dapple_recursion(p, &c, &o, &plan), 32 / (48 + 80.0));
+	arena_free(a);
+}
+
+/* Each once: of 4, 3, 2 and 1 devices with a sample at least the most that divide the batch. */
+static void counts(void **state)
+{
+	const DappleCluster c = two_servers(2);
+	DappleOptions o = { .profiled = 1, .batch = 8, .least = 1 };
+	int m[DAPPLE_DEVICES + 1] = { 0 };
+	(void)state;
+
+	assert_int_equal(job_counts(&c, &o, m), 3);
+	assert_true(m[0] == 2 && m[1] == 4 && m[2] == 8);
+	o.least = 4;
+	assert_int_equal(job_counts(&c, &o, m), 2);
+	assert_true(m[0] == 1 && m[1] == 2);
+	o.least = 9; /* one all the same */
+	assert_true(job_counts(&c, &o, m) == 1 && m[0] == 1);
+	o.microbatches = 5;
+	assert_true(job_counts(&c, &o, m) == 1 && m[0] == 5);
+}
+
 static void depths(void **state)
 {
 	Arena *a = arena_new(), *words = arena_new();
@@ -203,6 +246,8 @@ int main(void)
 		cmocka_unit_test(placement),
 		cmocka_unit_test(links),
 		cmocka_unit_test(published),
+		cmocka_unit_test(published_scores),
+		cmocka_unit_test(counts),
 		cmocka_unit_test(depths),
 		cmocka_unit_test(random_chains),
 	};
