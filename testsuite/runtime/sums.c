@@ -50,6 +50,21 @@ static void allreduce(size_t n)
 	free(a);
 }
 
+/* In f64: numbers that f32 has not, more of them than are sent at once. */
+static void allreduce_f64(size_t n)
+{
+	double *a = calloc(n + 1, sizeof *a), worst = 0;
+
+	for (size_t i = 0; i < n; i++)
+		a[i] = (program.rank + 1) * (1e9 + (double)i);
+	a[n] = 12345;
+	pd_allreduce_f64(&all, a, n);
+	for (size_t i = 0; i < n; i++)
+		worst = fmax(worst, fabs(a[i] - (1e9 + (double)i) * program.world * (program.world + 1) / 2));
+	CHECK(worst == 0 && a[n] == 12345, "allreduce of %zu doubles over %d: off by %g", n, all.n, worst);
+	free(a);
+}
+
 /* All members must end with the same bits, whatever the rounding was. */
 static void same_bits(size_t n)
 {
@@ -292,6 +307,8 @@ int main(void)
 	pd_group_open(&all);
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		allreduce(sizes[i]);
+	allreduce_f64(3);
+	allreduce_f64(1000003);
 	same_bits(1000);
 	same_bits(200001);
 	for (pd_algorithm by = PD_SUM_RING; by <= PD_SUM_VENDOR; by++)
