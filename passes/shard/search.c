@@ -8,16 +8,17 @@
  * far lies, and a node may be computed in every way that some candidate of its operands or results allows, or whole, on
  * every device alike. A state's price: the node's time (divided by the degree where it works on parts), the bytes that
  * conversions send, and the memory of weights and results. The BEAM cheapest states go on; of states that differ in
- * nothing a later node could see, the cheapest. With --sequence on the rows of normalisations are seeds too, sums are scattered where
- * parts are wanted (Korthikanti 2022, section 4.2.2), and what a forward has gathered is gathered anew in the backward. That is Alpa's problem inside a mesh (Zheng 2022, section 4) over one
- * axis of devices, for graphs that are nearly chains. */
+ * nothing a later node could see, the cheapest. That is Alpa's problem inside a mesh (Zheng 2022, section 4) over one
+ * axis of devices, for graphs that are nearly chains. With --sequence on the rows of normalisations are seeds too, sums
+ * are scattered where parts are wanted (Korthikanti 2022, section 4.2.2), and what a forward has gathered is gathered
+ * anew in the backward. */
 #include <string.h>
 #include "shard.h"
 
 enum { BEAM = 24, WAYS = 24, WHOLE = 0 };
 
-/* Seconds that a byte of memory counts as: of a weight, with its gradient and the optimizer's state; of a result; the same
- * where memory is what is asked for, of a result only in the forward. */
+/* Seconds that a byte of memory counts as: of a weight, with its gradient and the optimizer's state; of a result; with
+ * --sequence on of both, of a result where a backward reads it. */
 static const double WEIGHT_PRICE = 1e-10, RESULT_PRICE = 1e-12, SEQUENCE_WEIGHT = 4e-8, SEQUENCE_PRICE = 1e-8;
 
 /* ---- candidates ---- */
@@ -286,9 +287,8 @@ static void ways_of(ShardSearch *s, const Node *n, const Speed *speed, Ways *way
 typedef struct State {
 	double price;
 	uint16_t *have; /* by value: bit k: it lies in form k; 0: not made yet, or a weight that nobody has asked for */
-	uint8_t *
-		home; /* by value: the form in which a weight lies, and is updated; with --sequence on that in which it was made */
-	uint8_t *way; /* by node */
+	uint8_t *home;  /* by value: the form in which a weight lies for good; with samples also what a node made */
+	uint8_t *way;   /* by node */
 } State;
 
 static bool has(const Forms *f, unsigned had, ShardKind kind)
@@ -299,8 +299,8 @@ static bool has(const Forms *f, unsigned had, ShardKind kind)
 	return false;
 }
 
-/* A table whose rows could be divided takes another form: half of what summing its products later costs, known here so that the rows'
- * state, which pays more for its lookups, is not gone until then. */
+/* A table whose rows could be divided takes another form: half of what summing its products later costs, known here so
+ * that the rows' state, which pays more for its lookups, is not gone until then. */
 static double ahead(const ShardSearch *s, const Value *v, int want)
 {
 	const Forms *f = &s->forms[shard_index(v)];
@@ -394,7 +394,8 @@ static State *go(ShardSearch *s, const State *from, const Node *n, const Way *w,
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i]) {
 			t->have[shard_index(n->out[i])] = (uint16_t)(1 << w->c.out[i]);
-			t->home[shard_index(n->out[i])] = s->samples ? (uint8_t)w->c.out[i] : 0;
+			if (s->samples)
+				t->home[shard_index(n->out[i])] = (uint8_t)w->c.out[i];
 			t->price += astray(s, t, n->out[i], w->c.out[i]);
 		}
 	return t;

@@ -22,9 +22,9 @@ typedef struct ShardChoice {
 typedef struct ShardSearch {
 	Arena *arena;
 	int degree;
-	int64_t samples; /* --sequence on: samples of a microbatch; what stands between products is divided along the sequence; 0: off */
-	bool own;     /* random numbers may be drawn in parts, and classes of a loss divided */
-	bool scatter; /* TensorReduceScatter may be used */
+	int64_t samples; /* of a microbatch, with --sequence on; 0: off */
+	bool own;        /* random numbers may be drawn in parts; classes of a loss and rows of tables divided */
+	bool scatter;    /* TensorReduceScatter may be used */
 	int nvalue, nnode;
 	Value **value;        /* value[v->mark - 1] is v */
 	Forms *forms;         /* by value */
@@ -35,8 +35,8 @@ typedef struct ShardSearch {
 		latency; /* bytes per second: of memory, to the other members; seconds of a collective */
 } ShardSearch;
 
-/* --sequence on. What of a forward's value is kept for the backward, of the forms that it is `had` in (bits), made in form `made`: the
- * parts, where there are some; wholes that were gathered are gathered anew. */
+/* --sequence on. What of a forward's value is kept for the backward, of the forms that it is `had` in (bits), made in form
+ * `made`: the parts, where there are some; wholes that were gathered are gathered anew. */
 int shard_kept(const Forms *f, unsigned had, int made);
 /* Is a Gather's table, or the gradient of a GatherGrad, divided by the rows that are looked up? */
 bool shard_by_rows(const Node *n, const ShardSearch *s, const ShardChoice *c);
