@@ -63,8 +63,8 @@ static ShardWay way_new(ShardSearch *s, const Node *n)
 
 static bool may_divide(const ShardSearch *s, const Node *n)
 {
-	return s->own || !(optab[n->op]->flags & OP_RANDOM || n->op == OP_SoftmaxCrossEntropyLoss ||
-				 n->op == OP_SoftmaxCrossEntropyLossGrad);
+	return s->own || (n->op != OP_Dropout && n->op != OP_DropoutGrad && n->op != OP_SoftmaxCrossEntropyLoss &&
+				 n->op != OP_SoftmaxCrossEntropyLossGrad);
 }
 
 bool shard_by_rows(const Node *n, const ShardSearch *s, const ShardChoice *c)
