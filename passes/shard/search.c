@@ -63,8 +63,15 @@ static ShardWay way_new(ShardSearch *s, const Node *n)
 
 static bool may_divide(const ShardSearch *s, const Node *n)
 {
-	return s->own || (n->op != OP_Dropout && n->op != OP_DropoutGrad && n->op != OP_SoftmaxCrossEntropyLoss &&
-				 n->op != OP_SoftmaxCrossEntropyLossGrad);
+	switch (n->op) {
+	case OP_Dropout:
+	case OP_DropoutGrad:
+	case OP_SoftmaxCrossEntropyLoss:
+	case OP_SoftmaxCrossEntropyLossGrad: return s->own;
+	case OP_Attention:
+	case OP_AttentionGrad: return s->own || attr_float(n, "ratio") <= 0;
+	default: return true;
+	}
 }
 
 bool shard_by_rows(const Node *n, const ShardSearch *s, const ShardChoice *c)

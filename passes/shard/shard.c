@@ -145,6 +145,8 @@ static void localise(Rewrite *r, Node *n, const ShardChoice *c)
 		attr_set_int(n, "parts", r->s.degree);
 	if (n->op == OP_Dropout)
 		dropout_part(n, *form(r, shard_index(n->out[0]), c->out[0]), r->s.degree);
+	if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && attr_float(n, "ratio") > 0)
+		attr_set_int(n, "parts", r->s.degree);
 	if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && attr_int(n, "heads"))
 		attr_set_int(n, "heads", attr_int(n, "heads") / r->s.degree);
 }

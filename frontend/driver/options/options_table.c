@@ -436,7 +436,7 @@ const Opt opt_table[] = {
 	{ "Plan", "tensor", "N", "N devices share each replica of a stage: its products are divided among them; auto: a divisor of the devices of a host, "
 		"decided with the plan", CALL, 0, o_tensor, 0, 0, 0 },
 	{ "Plan", "sequence", "W", "@; with --tensor: normalisations, dropout and sums between products are divided along the sequence; less memory, "
-		"more is sent; off when not said", CALL, 0, o_sequence, 0, 0, 0 },
+		"more calls; off when not said", CALL, 0, o_sequence, 0, 0, 0 },
 	{ "Plan", "zero", "N", "the replicas of a stage divide among them (ZeRO) 1: the optimizer's state, 2: gradients too, 3: weights too; 0, the default: nothing; auto: "
 		"1 where memory asks for it or a step is shorter, 2 or 3 where nothing else fits", CALL, 0, o_zero, 0, 0, 0 },
 	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(plan.max_stages), 0, 0, 1, 1 << 20 },

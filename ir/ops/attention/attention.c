@@ -23,7 +23,7 @@
 struct attention {
 	int64_t heads, transK, causal;
 	double scale, fill, ratio;
-	int64_t id, seed, evaluates, packed;
+	int64_t id, seed, evaluates, packed, parts;
 };
 
 /* on the stack: one or two blocks of so many scores; a row of them at least */
@@ -418,13 +418,13 @@ static void name_hole(const Node *n, Holes *h, const Geo *g)
 	const char *keys = g->tk == g->tq ? "" : arena_printf(h->arena, "x%lld", (long long)g->tk);
 	const char *values = g->dv == g->d ? "" : arena_printf(h->arena, "x%lld", (long long)g->dv);
 
-	hole_name(h, "attention%s_%lldx%lldx%lld%sx%lld%s%s%s%s%s%s", is_grad(n) ? "_grad" : "", (long long)g->b,
+	hole_name(h, "attention%s_%lldx%lldx%lld%sx%lld%s%s%s%s%s%s%s", is_grad(n) ? "_grad" : "", (long long)g->b,
 		(long long)g->h, (long long)g->tq, keys, (long long)g->d, values,
 		filled(n)    ? "_filled"
 		: at->causal ? "_causal"
 			     : "",
 		at->packed ? "_packed" : "", mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "",
-		dtype_suffix(n->in[0]->type.dtype));
+		at->parts > 1 ? "_parts" : "", dtype_suffix(n->in[0]->type.dtype));
 }
 
 static void call_hole(const Node *n, Holes *h)
@@ -492,6 +492,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MASK", mask_of(n) != NULL);
 	hole_int(h, "BIAS", bias_of(n) != NULL);
 	hole_int(h, "DROP", at->ratio > 0);
+	hole_int(h, "PARTS", at->parts > 1);
+	hole_text(h, "HEAD", at->parts > 1 ? "(heads + h)" : "h");
 	hole_int(h, "EVALUATES", at->evaluates && !is_grad(n));
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
 	hole_text(h, "DROPPED", "0x%08xu", dropped_below((float)at->ratio));
@@ -522,14 +524,14 @@ static const AttrDef attrs[] = { AT_INT(struct attention, heads, 0), AT_INT(stru
 	AT_INT(struct attention, causal, 0), AT_FLOAT(struct attention, scale, 1),
 	AT_FLOAT(struct attention, fill, -INFINITY), AT_FLOAT(struct attention, ratio, 0),
 	AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1), AT_INT(struct attention, evaluates, 0),
-	AT_INT(struct attention, packed, 0), AT_END };
+	AT_INT(struct attention, packed, 0), AT_INT(struct attention, parts, 1), AT_END };
 
 #define COMMON \
 	.flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), .cost = cost, \
 	.holes = holes
 
 /* By heads: the last axis of [B, T, heads D], axis 1 of [B, H, T, D]; lse, rest and what broadcasts to the scores [B, H, T, T] lie
- * likewise. Dropout counts the scores of all heads, so that one is left whole. */
+ * likewise. Dropout counts the scores of all heads: its numbers stay those of the whole (`parts`). */
 static bool by_heads(const Node *n, bool out, int at, ShardWay *w)
 {
 	const struct attention *a = n->attr;
@@ -539,7 +541,7 @@ static bool by_heads(const Node *n, bool out, int at, ShardWay *w)
 	Shard s;
 	const Type *of;
 
-	if (!shard_seed(n, out, at, w, &s, &of) || s.outer != 1 || a->ratio > 0 || a->packed || axis < 0 ||
+	if (!shard_seed(n, out, at, w, &s, &of) || s.outer != 1 || a->parts > 1 || a->packed || axis < 0 ||
 		(a->heads && a->heads % w->degree) || (!out && at >= (first ? 7 : 3)) ||
 		s.axis != (of_row ? row : axis))
 		return false;

@@ -19,6 +19,10 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 #endif
 	)
 {
+#if DROP && PARTS
+	const int64_t heads = (int64_t)pd_member() * H; /* before these, which other members have */
+
+#endif
 #if HALF
 	const T *restrict q = pd_widen(0, KIND, q_16, QN), *restrict k = pd_widen(1, KIND, k_16, KN);
 	const T *restrict v = pd_widen(2, KIND, v_16, VN);
@@ -88,7 +92,7 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 			} else
 #endif
 			for (int j = 0; j < len; j++)
-				row[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
+				row[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b), (uint64_t)((HEAD * TQ + i) * TK + j)) >= RATIO ?
 					row[j] * sum * KEEP : 0;
 #else
 #pragma omp simd

@@ -15,6 +15,10 @@ static void NAME(
 #endif
 )
 {
+#if DROP && PARTS
+	const int64_t heads = (int64_t)pd_member() * H; /* before these, which other members have */
+
+#endif
 	for (int64_t n = 0; n < (int64_t)HEADS * TQ; n++) {
 		const int64_t b = n / TQ / H, h = n / TQ % H, i = n % TQ;
 		const T *restrict from = q + b * QB + h * QH + i * QR;
@@ -56,7 +60,7 @@ static void NAME(
 			if (sample >= 0)
 #endif
 				p[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b),
-					       (uint64_t)((h * TQ + i) * TK + j)) >= RATIO
+					       (uint64_t)((HEAD * TQ + i) * TK + j)) >= RATIO
 				               ? p[j] * KEEP
 				               : 0;
 #endif

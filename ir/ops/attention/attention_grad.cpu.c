@@ -25,6 +25,10 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 	)
 {
+#if DROP && PARTS
+	const int64_t heads = (int64_t)pd_member() * H; /* before these, which other members have */
+
+#endif
 #if HALF
 	const T *restrict q = pd_widen(0, KIND, q_16, QN), *restrict k = pd_widen(1, KIND, k_16, KN);
 	const T *restrict v = pd_widen(2, KIND, v_16, VN), *restrict dy = pd_widen(3, KIND, dy_16, YN);
@@ -90,7 +94,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #if DROP
 				for (int j = 0; j < len; j++) {
 					const int in = pd_random_unit(SEED, id, (uint64_t)(sample + b),
-						(uint64_t)((h * TQ + i) * TK + j)) >= RATIO;
+						(uint64_t)((HEAD * TQ + i) * TK + j)) >= RATIO;
 					drow[j] = in ? drow[j] * KEEP : 0;
 					row[j] = in ? row[j] : -row[j];
 				}
@@ -108,7 +112,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 				for (int j = len; j < keys; j++) {
 #if FILLED && DROP
-					const uint64_t at = (uint64_t)((h * TQ + i) * TK + j);
+					const uint64_t at = (uint64_t)((HEAD * TQ + i) * TK + j);
 					row[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b), at) >= RATIO ?
 						EXP(FILL - l - m) * KEEP : 0;
 #elif FILLED

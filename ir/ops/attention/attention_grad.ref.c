@@ -16,6 +16,10 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 )
 {
+#if DROP && PARTS
+	const int64_t heads = (int64_t)pd_member() * H; /* before these, which other members have */
+
+#endif
 	memset(dk, 0, (size_t)HEADS * TK * D * sizeof *dk);
 	memset(dv, 0, (size_t)HEADS * TK * DV * sizeof *dv);
 	for (int64_t n = 0; n < (int64_t)HEADS * TQ; n++) {
@@ -37,7 +41,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 		for (int j = 0; j < len; j++) {
 			T s = 0, keep = 1;
 #if DROP
-			keep = pd_random_unit(SEED, id, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >=
+			keep = pd_random_unit(SEED, id, (uint64_t)(sample + b), (uint64_t)((HEAD * TQ + i) * TK + j)) >=
 			                       RATIO
 			               ? KEEP
 			               : 0;
