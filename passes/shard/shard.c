@@ -284,11 +284,27 @@ static void explain(const Rewrite *r, const PassCx *cx, const bool *whole)
 	}
 }
 
+/* Does a normalisation work on parts of its rows? */
+static bool along_sequence(const Rewrite *r, const bool *whole)
+{
+	for (int i = 0; i < r->s.nnode; i++) {
+		const Node *n = r->s.node[i];
+
+		if ((n->op == OP_LayerNormalization || n->op == OP_RMSNormalization) && !whole[i])
+			return true;
+	}
+	return false;
+}
+
 static void tell(Rewrite *r, PassCx *cx, const bool *whole)
 {
 	if (!divides(r->m))
 		diag_warn(cx->d, FILELOC(r->m->file), "tensor",
 			"--tensor %d divides nothing of this model: no axis of its weights is a multiple of it, or sending the parts would take longer than it saves",
+			r->s.degree);
+	if (r->s.samples && !along_sequence(r, whole))
+		diag_warn(cx->d, FILELOC(r->m->file), "tensor",
+			"--sequence on divides nothing of this model: no normalisation of rows whose number in a sample is a multiple of %d",
 			r->s.degree);
 	if (cx->explain)
 		explain(r, cx, whole);

@@ -50,9 +50,25 @@ static void test_rounds(void **state)
 	}
 }
 
+/* What goes to everyone at once travels as it is, whatever --compress says; asked for by name, or larger, it is packed. */
+static void test_packed(void **state)
+{
+	enum { FEW = 4096, MANY = 1 << 20 };
+	const SumModel m = model(4, 1e-5, 1e-9, 0, 0);
+	SumRule r = { .by = SUM_KINDS, .codec = "bf16" };
+	double wire;
+
+	(void)state;
+	assert_true(sum_choice(&m, &r, FEW, &wire) == SUM_EVERYONE && wire == FEW);
+	assert_true(sum_choice(&m, &r, MANY, &wire) == SUM_RING && wire == MANY / 2);
+	r.by = SUM_RING;
+	assert_true(sum_choice(&m, &r, FEW, &wire) == SUM_RING && wire == FEW / 2);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_ring), cmocka_unit_test(test_rounds) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_ring), cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_packed) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

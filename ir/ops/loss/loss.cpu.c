@@ -39,13 +39,19 @@ static void NAME(T *restrict loss,
 	const int64_t first = (int64_t)pd_member() * C;
 	T *stat = pd_tensor_room(OUTER * INNER * 3 * sizeof *stat);
 
+#endif
+#if CE
 #if PAR
 #pragma omp parallel for
 #endif
 	for (int64_t o = 0; o < OUTER; o++)
 		for (int i = 0; i < INNER; i++) {
 			const T *restrict from = x + o * C * INNER + i;
+#if PARTS
 			const int64_t own = labels[o * INNER + i] - first;
+#else
+			T *restrict to = logp + o * C * INNER + i;
+#endif
 			T top = -INFINITY, s = 0;
 
 #pragma omp simd reduction(max : top)
@@ -54,10 +60,18 @@ static void NAME(T *restrict loss,
 #pragma omp simd reduction(+ : s)
 			for (int c = 0; c < C; c++)
 				s += EXP(from[c * INNER] - top);
+#if PARTS
 			stat[(o * INNER + i) * 3] = top;
 			stat[(o * INNER + i) * 3 + 1] = top > -INFINITY ? s : 0;
 			stat[(o * INNER + i) * 3 + 2] = own >= 0 && own < C ? from[own * INNER] : 0;
+#else
+			top += LOG(s);
+			for (int c = 0; c < C; c++)
+				to[c * INNER] = from[c * INNER] - top;
+#endif
 		}
+#endif
+#if PARTS
 	const T *all = pd_tensor_all(stat, OUTER * INNER * 3 * sizeof *stat);
 #if PAR
 #pragma omp parallel for
@@ -77,26 +91,6 @@ static void NAME(T *restrict loss,
 			for (int c = 0; c < C; c++)
 				to[c * INNER] = from[c * INNER] - top;
 			stat[(o * INNER + i) * 3] = owner >= 0 && owner < PARTS ? of[owner * OUTER * INNER * 3 + 2] - top : NAN;
-		}
-#elif CE
-#if PAR
-#pragma omp parallel for
-#endif
-	for (int64_t o = 0; o < OUTER; o++)
-		for (int i = 0; i < INNER; i++) {
-			const T *restrict from = x + o * C * INNER + i;
-			T *restrict to = logp + o * C * INNER + i;
-			T top = -INFINITY, s = 0;
-
-#pragma omp simd reduction(max : top)
-			for (int c = 0; c < C; c++)
-				top = top < from[c * INNER] ? from[c * INNER] : top;
-#pragma omp simd reduction(+ : s)
-			for (int c = 0; c < C; c++)
-				s += EXP(from[c * INNER] - top);
-			top += LOG(s);
-			for (int c = 0; c < C; c++)
-				to[c * INNER] = from[c * INNER] - top;
 		}
 #endif
 	for (int64_t o = 0; o < OUTER; o++)
