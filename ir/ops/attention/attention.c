@@ -492,7 +492,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MASK", mask_of(n) != NULL);
 	hole_int(h, "BIAS", bias_of(n) != NULL);
 	hole_int(h, "DROP", at->ratio > 0);
-	hole_int(h, "PARTS", at->parts > 1);
+	hole_int(h, "MEMBERS", at->parts > 1);
 	hole_text(h, "HEAD", at->parts > 1 ? "(heads + h)" : "h");
 	hole_int(h, "EVALUATES", at->evaluates && !is_grad(n));
 	hole_text(h, "RATIO", "%.9ef", at->ratio);

@@ -19,7 +19,7 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 #endif
 	)
 {
-#if DROP && PARTS
+#if DROP && MEMBERS
 	const int64_t heads = (int64_t)pd_member() * H; /* before these, which other members have */
 
 #endif

@@ -15,7 +15,7 @@ static void NAME(
 #endif
 )
 {
-#if DROP && PARTS
+#if DROP && MEMBERS
 	const int64_t heads = (int64_t)pd_member() * H; /* before these, which other members have */
 
 #endif

@@ -25,7 +25,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 	)
 {
-#if DROP && PARTS
+#if DROP && MEMBERS
 	const int64_t heads = (int64_t)pd_member() * H; /* before these, which other members have */
 
 #endif
