@@ -77,7 +77,9 @@ typedef struct Param {
 	Value *whole;          /* such a piece, or one of optimizer state: of this parameter the rows from `row` on */
 	int64_t row;
 	Shard shard; /* which part of it each device of a tensor group has (passes/shard); data is of the whole */
-	bool mixed;  /* some parts of its gradient are row-sparse (all, where rows) */
+	int64_t pad; /* so many of axis pad_axis lie behind what the model has: zeros, in no file (passes/shard/pad.c); data lacks them */
+	int pad_axis;
+	bool mixed; /* some parts of its gradient are row-sparse (all, where rows) */
 	/* Of which each replica of a stage has so many elements, those from replica x part on (--zero; passes/comm/zero.c): state has
 	 * the type f32[part]; a weight (gather.c) has the type of the whole, whose parts GatherWeight puts together. data is of the
 	 * whole. 0: every replica has all */

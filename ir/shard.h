@@ -9,6 +9,7 @@
 #include "type.h"
 
 typedef struct Node Node;
+typedef struct Value Value;
 
 typedef enum ShardKind {
 	SHARD_WHOLE,  /* every device has all of it, bit for bit */
@@ -39,6 +40,8 @@ bool shard_fits(const Type *t, Shard s, int degree);
 /* What one device has of t, and the inverse. */
 Type shard_type(const Type *t, Shard s, int degree);
 Type shard_whole(const Type *part, Shard s, int degree);
+/* What files have of a parameter: the whole, without what was added to it (Param.pad). */
+Type shard_stored(const Value *param, int degree);
 /* Bytes that member 0 of a group sends for a TensorAllReduce or TensorAllGather (runtime/comm/tensor.c), or a SquareSum of parts; other
  * nodes: 0. */
 int64_t shard_sent(const Node *n, int degree);

@@ -58,6 +58,7 @@ typedef struct pd_param { /* weights, BatchNormalization statistics, optimizer s
 	int64_t row, of; /* of > 0: this is a piece, the rows from `row` on, of a table of so many */
 	int axis;        /* blocks > 0: each device of a tensor group has a part of this axis, which is seen as */
 	int64_t blocks;  /* [blocks, devices, part]; dim is of the part */
+	int64_t pad;     /* so many of that axis lie at the end of the whole and are in no file: zeros */
 	int64_t part; /* > 0: each replica has so many elements of it, or what is left, from replica x part on; dim is of the whole */
 } pd_param;
 

@@ -44,7 +44,7 @@ static void hash_model(Build *b)
 	for (int s = 0; s < b->m->nstage; s++)
 		for (int i = 0; i < b->m->stage[s]->nparam; i++) {
 			const Value *v = b->m->stage[s]->param[i];
-			const Type whole = shard_whole(&v->type, v->param->shard, b->tensor);
+			const Type whole = shard_stored(v, b->tensor);
 			const char *text = arena_printf(b->a, "%s %d",
 				v->param->onnx_name ? v->param->onnx_name : v->name, dtype_onnx(v->type.dtype));
 

@@ -221,9 +221,11 @@ static const char *const kind_name[] = { "PD_WEIGHT", "PD_BUFFER", "PD_STATE" };
 /* Of a member of a tensor group; of a replica. */
 static const char *shard_text(Arena *a, const Param *p)
 {
-	return p->shard.kind == SHARD_AXIS
-	               ? arena_printf(a, ", .axis = %d, .blocks = %" PRId64, p->shard.axis, p->shard.outer)
-	               : "";
+	const char *pad = p->pad ? arena_printf(a, ", .pad = %" PRId64, p->pad) : "";
+
+	if (p->shard.kind == SHARD_AXIS)
+		return arena_printf(a, ", .axis = %d, .blocks = %" PRId64 "%s", p->shard.axis, p->shard.outer, pad);
+	return p->pad ? arena_printf(a, ", .axis = %d%s", p->pad_axis, pad) : "";
 }
 
 static const char *part_text(Arena *a, const Param *p)
@@ -256,7 +258,7 @@ void write_params(StageCx *x, Cw *w)
 			dims_list(a, all), s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0),
 			l->tag, (const char *)map_get(&names->of, v), fill,
 			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v),
-			v->param->part || v->param->shard.kind == SHARD_AXIS
+			v->param->part || v->param->pad || v->param->shard.kind == SHARD_AXIS
 				? arena_printf(a, "%s%s", shard_text(a, v->param), part_text(a, v->param))
 			: v->param->whole ? arena_printf(a, ", .row = %" PRId64 ", .of = %" PRId64, v->param->row,
 						    v->param->whole->type.dim[0])

@@ -35,7 +35,7 @@ static st_tensor *entries(Arena *a, Value *const *param, int n, int tensor, int 
 			x->name =
 				arena_printf(a, "%s" ST_PIECE, x->name, v->param->row, v->param->row + v->type.dim[0]);
 		strncpy(x->dtype, st_dtype(dtype_onnx(v->type.dtype)), sizeof x->dtype - 1);
-		const Type whole = shard_whole(&v->type, v->param->shard, tensor);
+		const Type whole = shard_stored(v, tensor);
 
 		x->rank = whole.rank;
 		for (int k = 0; k < x->rank; k++)
@@ -69,7 +69,7 @@ static uint64_t key_of(const char *name)
 /* Random weights keep the size of activations: uniform in 1 / sqrt(inputs); vectors start small. */
 static bool write_filled(FILE *f, const Value *v, int tensor)
 {
-	const Type whole = shard_whole(&v->type, v->param->shard, tensor), *t = &whole;
+	const Type whole = shard_stored(v, tensor), *t = &whole;
 	const int64_t n = type_numel(t), fan = t->rank > 1 ? n / t->dim[0] : 0;
 	const double r = v->param->random && fan > 0 ? 1 / sqrt((double)fan) : v->param->fill;
 	const uint64_t key = key_of(v->param->whole ? v->param->whole->name : v->name);

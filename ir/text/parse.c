@@ -477,6 +477,10 @@ static void param(Parser *s)
 				p->shard.outer ? p->shard.outer : 1 };
 		else if (strcmp(k, "blocks") == 0)
 			p->shard.outer = lex_int(s, 1, (int64_t)1 << 40);
+		else if (strcmp(k, "pad") == 0)
+			p->pad = lex_int(s, 1, (int64_t)1 << 40);
+		else if (strcmp(k, "padded") == 0)
+			p->pad_axis = (int)lex_int(s, 0, MAXRANK - 1);
 		else if (strcmp(k, "part") == 0)
 			p->part = lex_int(s, 1, INT64_MAX);
 		else if (strcmp(k, "pieces") == 0)

@@ -410,6 +410,10 @@ static void param(Buf *b, const Value *v)
 		if (p->shard.outer > 1)
 			key_int(b, &first, "blocks", p->shard.outer);
 	}
+	if (p->pad) {
+		key_int(b, &first, "pad", p->pad);
+		key_int(b, &first, "padded", p->pad_axis);
+	}
 	if (p->part)
 		key_int(b, &first, "part", p->part);
 	if (p->pieces)

@@ -50,6 +50,8 @@ static void add_form(ShardSearch *s, Work *w, const Value *v, Shard shard)
 		return;
 	if (shard.kind == SHARD_PARTIAL && v->kind != VAL_NODE)
 		return;
+	if (v->kind == VAL_PARAM && v->param->pad && (shard.axis != v->param->pad_axis || shard.outer != 1))
+		return; /* what was added is behind all parts */
 	f->form[f->n++] = shard;
 	PUSH(s->arena, w->v, w->n, w->cap) = (Todo){ shard_index(v), f->n - 1 };
 }

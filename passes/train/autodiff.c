@@ -250,6 +250,8 @@ static bool update_param(Ad *ad, Value *p, Value *sum, const Optimizer *o, const
 		Value *st = module_param(
 			ad->m, arena_printf(ad->cx->scratch, "%s:%s", p->name, name), p->type, PARAM_STATE);
 		st->param->of = p;
+		st->param->pad = p->param->pad;
+		st->param->pad_axis = p->param->pad_axis;
 		if (i == rule->nstate && p->param->onnx_name && strcmp(p->param->onnx_name, p->name))
 			st->param->onnx_name = arena_printf(ad->m->arena, "%s:ema", p->param->onnx_name);
 		in[nin++] = st;

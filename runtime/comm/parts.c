@@ -107,15 +107,62 @@ char *rt_parts_whole(const pd_param *q, const char *part)
 	return whole;
 }
 
+/* Lines of the whole, from one index of all axes before the padded one to the next: how many, their bytes as files have them, and with
+ * the zeros. */
+typedef struct lines {
+	size_t n, stored, wide;
+} lines;
+
+static lines lines_of(const pd_param *q)
+{
+	const pd_param w = rt_param_whole(q);
+	lines l = { 1, rt_param_bytes(&w), 0 };
+
+	for (int i = 0; i < q->axis; i++)
+		l.n *= (size_t)w.dim[i];
+	l.stored /= l.n;
+	l.wide = l.stored / (size_t)w.dim[q->axis] * (size_t)(w.dim[q->axis] + q->pad);
+	return l;
+}
+
+char *rt_padded(const pd_param *q, const char *stored)
+{
+	const lines l = lines_of(q);
+	char *wide = rt_alloc(l.n * l.wide + 1);
+
+	for (size_t i = 0; i < l.n; i++) {
+		memcpy(wide + i * l.wide, stored + i * l.stored, l.stored);
+		memset(wide + i * l.wide + l.stored, 0, l.wide - l.stored);
+	}
+	return wide;
+}
+
+/* In place where to is wide. */
+static void unpad(const pd_param *q, const char *wide, char *to)
+{
+	const lines l = lines_of(q);
+
+	for (size_t i = 0; i < l.n; i++)
+		memmove(to + i * l.stored, wide + i * l.wide, l.stored);
+}
+
 char *rt_joined(const pd_param *q, const char *value)
 {
-	char *local = q->part ? rt_parts_whole(q, value) : NULL;
-
-	if (!q->blocks || (q->part && !local))
-		return local;
 	const pd_param w = rt_param_local(q);
-	char *whole = rt_tensor_whole(&w, local ? local : value, rt_param_bytes(&w));
+	char *whole = q->part ? rt_parts_whole(q, value) : NULL;
 
-	free(local);
-	return whole;
+	if (q->part && !whole)
+		return NULL;
+	if (q->blocks) {
+		char *local = whole;
+
+		whole = rt_tensor_whole(&w, local ? local : value, rt_param_bytes(&w));
+		free(local);
+	}
+	if (!q->pad || (q->blocks && !whole))
+		return whole;
+	char *own = whole ? whole : rt_alloc(rt_param_bytes(&w) + 1);
+
+	unpad(q, whole ? whole : value, own);
+	return own;
 }

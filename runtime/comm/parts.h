@@ -22,9 +22,12 @@ size_t rt_parts_bytes(const rt_parts *p, int member, int64_t block, size_t most)
 size_t rt_parts_take(const rt_parts *p, int member, int64_t block, void *to, size_t most);
 void rt_parts_put(const rt_parts *p, int member, int64_t block, const void *from, size_t most);
 /* What the replicas of the owner have parts of, and the whole of what the members of a tensor group have parts of, and replicas parts of
- * those; all of them call this, with what they have. NULL for all but the owner, and its first member; and where there are no parts. */
+ * those, without what was added to it (pad); all of them call this, with what they have. NULL for all but the owner, and its first
+ * member; and where value is what files have. */
 char *rt_parts_whole(const pd_param *q, const char *part);
 char *rt_joined(const pd_param *q, const char *value);
+/* What files have of q, with the zeros of q->pad; in memory of its own. */
+char *rt_padded(const pd_param *q, const char *stored);
 /* Whether this rank is a replica of the owner. */
 bool rt_parts_mine(const pd_param *q);
 

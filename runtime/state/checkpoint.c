@@ -304,7 +304,11 @@ static char *part_name(const pd_param *q)
 	const size_t room = strlen(q->name) + 96;
 	char *name = rt_alloc(room);
 
-	snprintf(name, room, "%s" ST_PART, q->name, q->axis, q->blocks, rt_member, rt_group());
+	int n = snprintf(name, room, "%s" ST_PART, q->name, q->axis, q->blocks ? q->blocks : 1,
+		q->blocks ? rt_member : 0, q->blocks ? rt_group() : 1);
+	if (q->pad)
+		n += snprintf(name + n, room - (size_t)n, ST_PAD, q->pad);
+	snprintf(name + n, room - (size_t)n, "]");
 	return name;
 }
 
@@ -340,7 +344,7 @@ static void make_tables(const pd_program *p)
 		memcpy(t->dim, q->dim, sizeof t->dim);
 		if (q->of)
 			t->name = piece_name(q);
-		if (q->blocks)
+		if (q->blocks || q->pad)
 			t->name = part_name(q);
 		if (q->part && !span(p, q, t))
 			continue;

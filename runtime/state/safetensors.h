@@ -32,8 +32,9 @@ void st_close(st_file *f);
 const st_tensor *st_find(const st_file *f, const char *name);
 /* Rows of a tensor that several ranks have in pieces are tensors of their own, NAME[first:end]. Of n files the tensor `name`, or
  * the piece of it that has this row; *first: the row that it begins with. NULL: there is none. */
-/* Behind its name, of a member's part of a tensor: axis, blocks, member, members (pd_param). */
-#define ST_PART "[%d:%" PRId64 ":%d/%d]"
+/* Behind its name, of a member's part of a tensor: axis, blocks, member, members (pd_param); where the whole is padded, by how many; ]. */
+#define ST_PART "[%d:%" PRId64 ":%d/%d"
+#define ST_PAD "+%" PRId64
 /* Of a replica's part of it: its elements from, to, in one row. */
 #define ST_SPAN "[@%" PRId64 ":%" PRId64 "]"
 #define ST_PIECE "[%" PRId64 ":%" PRId64 "]"

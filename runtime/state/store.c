@@ -34,7 +34,9 @@ pd_param rt_param_whole(const pd_param *p)
 
 	if (p->blocks)
 		w.dim[p->axis] *= rt_group();
-	w.blocks = 0;
+	if (p->pad)
+		w.dim[p->axis] -= p->pad;
+	w.blocks = w.pad = 0;
 	w.part = 0;
 	return w;
 }
@@ -163,95 +165,97 @@ static int64_t copy_rows(const char *path, const pd_param *q, const st_file *f, 
 	return row;
 }
 
-/* A checkpoint's parts of a tensor (ST_PART), put together; false: not all of them are there. */
+/* A member's part of a tensor as a checkpoint has it: of each line of the whole, which has `line` elements, the `run` from
+ * member x run on, or what is left there; what is behind it is padding. */
+typedef struct slice {
+	int axis, member, of;
+	int64_t blocks, pad, run, line;
+} slice;
+
+/* Reads what stands behind a tensor's name (ST_PART), of q's whole: its length; 0: it is none. */
+static int part_of(const char *path, const pd_param *q, const char *tail, slice *x)
+{
+	int end = 0, more = 0;
+
+	*x = (slice){ .of = 1, .blocks = 1 };
+	if (sscanf(tail, ST_PART "%n", &x->axis, &x->blocks, &x->member, &x->of, &end) != 4 || !end)
+		return 0;
+	if (sscanf(tail + end, ST_PAD "%n", &x->pad, &more) == 1)
+		end += more;
+	if (tail[end++] != ']')
+		return 0;
+	if (x->axis < 0 || x->axis >= q->rank || x->blocks < 1 || x->blocks > q->dim[x->axis] || x->of < 1 ||
+		x->member < 0 || x->member >= x->of || x->pad < 0 || x->pad > q->dim[x->axis] * x->of ||
+		(x->pad && x->blocks > 1) || (q->dim[x->axis] + x->pad) % (x->blocks * x->of))
+		rt_fail(RT_ERROR, "R403", "%s: '%s%s' is no part of the model's", path, q->name, tail);
+	x->run = (q->dim[x->axis] + x->pad) / (x->blocks * x->of);
+	x->line = q->dim[x->axis] / x->blocks;
+	for (int d = x->axis + 1; d < q->rank; d++) {
+		x->run *= q->dim[d];
+		x->line *= q->dim[d];
+	}
+	return end;
+}
+
+/* Copies elements from..to of the part, which t has from its element `at` on; gives how many of the whole those are. */
+static size_t put_part(
+	const char *path, const pd_param *q, const st_tensor *t, const slice *x, int64_t from, int64_t to, char *arena)
+{
+	const size_t size = st_size(st_dtype((int)q->dtype));
+	size_t found = 0;
+
+	for (int64_t e = from, next; e < to; e = next) {
+		const int64_t at = x->member * x->run + e % x->run, left = x->line - at;
+
+		next = (e / x->run + 1) * x->run < to ? (e / x->run + 1) * x->run : to;
+		const int64_t n = next - e < left ? next - e : left;
+		if (n > 0) {
+			convert(path, q, t, (size_t)(e - from),
+				arena + q->offset + (size_t)(e / x->run * x->line + at) * size, (size_t)n);
+			found += (size_t)n;
+		}
+	}
+	return found;
+}
+
+static bool part_shape(const pd_param *q, const slice *x, const st_tensor *t)
+{
+	bool same = t->rank == q->rank;
+
+	for (int d = 0; same && d < t->rank; d++)
+		same = d == x->axis ? t->dim[d] * x->of == q->dim[d] + x->pad : t->dim[d] == q->dim[d];
+	return same;
+}
+
+/* A checkpoint's parts of a tensor, of members (ST_PART) and of replicas (ST_SPAN), put together; false: not all of it is there. */
 static bool copy_parts(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
 {
-	const size_t length = strlen(q->name);
-	int found = 0, of = 0;
-
-	for (int k = 0; k < n; k++)
-		for (int i = 0; i < f[k].n; i++) {
-			const st_tensor *t = &f[k].tensor[i];
-			int axis, member, end = 0;
-			int64_t blocks, runs = 1, run = 1;
-
-			if (strncmp(t->name, q->name, length) ||
-				sscanf(t->name + length, ST_PART "%n", &axis, &blocks, &member, &of, &end) != 4 ||
-				!end || t->name[length + (size_t)end])
-				continue;
-			if (t->rank != q->rank || axis < 0 || axis >= t->rank || blocks < 1 || of < 2 || member < 0 ||
-				member >= of || t->dim[axis] % blocks)
-				rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is no part of the model's", path, t->name);
-			for (int d = 0; d < t->rank; d++) {
-				if (t->dim[d] * (d == axis ? of : 1) != q->dim[d])
-					rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has another shape than the model",
-						path, t->name);
-				*(d < axis ? &runs : &run) *= t->dim[d];
-			}
-			runs *= blocks;
-			run /= blocks;
-			for (int64_t r = 0; r < runs; r++)
-				convert(path, q, t, (size_t)(r * run),
-					arena + q->offset +
-						(size_t)((r * of + member) * run) * st_size(st_dtype((int)q->dtype)),
-					(size_t)run);
-			found++;
-		}
-	return found && found == of;
-}
-
-/* Elements from .. to of a tensor, or, of members of a group, of the part of member `member` of `of`, which is runs of `run` of them. */
-typedef struct span {
-	int64_t from, to, run;
-	int member, of;
-} span;
-
-/* Reads what stands behind a tensor's name: ST_SPAN, or ST_PART and then that. false: it is neither. */
-static bool span_of(const pd_param *q, const char *tail, span *x)
-{
-	int axis, end = 0, more = 0;
-	int64_t blocks;
-
-	*x = (span){ .run = (int64_t)elements(q), .of = 1 };
-	if (sscanf(tail, ST_PART "%n", &axis, &blocks, &x->member, &x->of, &end) != 4 || !end) {
-		x->of = 1;
-		x->member = end = 0;
-	} else {
-		if (axis < 0 || axis >= q->rank || blocks < 1 || blocks > q->dim[axis] || x->of < 2 || x->member < 0 ||
-			x->member >= x->of || q->dim[axis] % (blocks * x->of))
-			return false;
-		x->run = q->dim[axis] / (blocks * x->of);
-		for (int d = axis + 1; d < q->rank; d++)
-			x->run *= q->dim[d];
-	}
-	tail += end;
-	return sscanf(tail, ST_SPAN "%n", &x->from, &x->to, &more) == 2 && more && !tail[more] && x->run > 0;
-}
-
-/* A checkpoint's spans of a tensor, put together; false: not all of it is there. */
-static bool copy_spans(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
-{
-	const size_t length = strlen(q->name), count = elements(q), size = st_size(st_dtype((int)q->dtype));
+	const size_t length = strlen(q->name), count = elements(q);
 	size_t found = 0;
 
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < f[k].n; i++) {
 			const st_tensor *t = &f[k].tensor[i];
-			span x;
+			const char *tail = t->name + length;
+			int64_t from = 0, to = 0;
+			int more = 0;
+			slice x;
 
-			if (strncmp(t->name, q->name, length) || !span_of(q, t->name + length, &x))
+			if (strncmp(t->name, q->name, length) || *tail != '[')
 				continue;
-			if (x.from < 0 || x.to <= x.from || (size_t)x.to > count / (size_t)x.of || t->rank != 1 ||
-				t->dim[0] != x.to - x.from)
-				rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is no part of the model's", path, t->name);
-			for (int64_t e = x.from, next; e < x.to; e = next) {
-				next = (e / x.run + 1) * x.run < x.to ? (e / x.run + 1) * x.run : x.to;
-				convert(path, q, t, (size_t)(e - x.from),
-					arena + q->offset +
-						(size_t)((e / x.run * x.of + x.member) * x.run + e % x.run) * size,
-					(size_t)(next - e));
-			}
-			found += (size_t)(x.to - x.from);
+			const int end = part_of(path, q, tail, &x);
+			if (!end)
+				x.run = x.line = (int64_t)count;
+			const int64_t has = x.line ? (int64_t)count / x.line * x.run : 0;
+			const bool span =
+				sscanf(tail + end, ST_SPAN "%n", &from, &to, &more) == 2 && more && !tail[end + more];
+			if (!span && (!end || tail[end]))
+				continue;
+			if (span ? from < 0 || to <= from || to > has || t->rank != 1 || t->dim[0] != to - from
+				 : !part_shape(q, &x, t))
+				rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has another shape than the model", path,
+					t->name);
+			found += put_part(path, q, t, &x, from, span ? to : has, arena);
 		}
 	return found && found == count;
 }
@@ -263,8 +267,10 @@ static void take_part(const pd_param *q, const char *whole, char *to)
 	const size_t size = st_size(st_dtype((int)q->dtype));
 	const int64_t count = (int64_t)elements(q);
 	char *local = q->part && q->blocks ? rt_alloc(rt_param_bytes(&w) + 1) : to;
+	char *wide = q->pad ? rt_padded(q, whole) : NULL;
 	int64_t blocks = q->blocks;
 
+	whole = wide ? wide : whole;
 	for (int i = 0; i < q->axis && q->blocks; i++)
 		blocks *= q->dim[i];
 	if (q->blocks)
@@ -272,8 +278,11 @@ static void take_part(const pd_param *q, const char *whole, char *to)
 	if (q->part)
 		memcpy(to, (q->blocks ? local : whole) + size * pd_part_at(rt_program->replica, q->part, count),
 			size * pd_part_of(rt_program->replica, q->part, count));
+	if (!q->blocks && !q->part)
+		memcpy(to, whole, rt_param_bytes(q));
 	if (local != to)
 		free(local);
+	free(wide);
 }
 
 /* What the files have of q: gives the row behind it. Of a part, the whole is looked for. */
@@ -283,15 +292,17 @@ static int64_t read_param(const char *path, const pd_param *q, const st_file *f,
 	char *whole = arena;
 	const int64_t end = q->row + (q->rank ? w.dim[0] : 1);
 
-	if (q->blocks || q->part) {
+	const bool apart = q->blocks || q->part || q->pad;
+
+	if (apart) {
 		whole = rt_alloc(rt_param_bytes(&w) + 1);
 		w.offset = 0;
 	}
 	int64_t row = copy_rows(path, &w, f, n, whole);
 
-	if (row == q->row && !q->of && (copy_parts(path, &w, f, n, whole) || copy_spans(path, &w, f, n, whole)))
+	if (row == q->row && !q->of && copy_parts(path, &w, f, n, whole))
 		row = end;
-	if (!q->blocks && !q->part)
+	if (!apart)
 		return row;
 	if (row == end)
 		take_part(q, whole, arena + q->offset);

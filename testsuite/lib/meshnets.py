@@ -2,9 +2,9 @@
 segments of ops, a projection back, a residual sum, a loss over classes at every place."""
 import random
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import TensorProto, helper, load, numpy_helper, save
 
-T_, D, CLASSES = 6, 8, 4
+T_, D = 6, 8
 # Ops that the drawn nets of the default seed have in parts, forwards or backwards.
 DIVIDED = {'MatMul', 'Gemm', 'Reshape', 'Transpose', 'Split', 'Concat', 'Slice', 'Softmax', 'SoftmaxGrad', 'Add', 'Mul', 'Tanh', 'TanhGrad',
            'ReduceSum', 'Conv', 'ConvGradData', 'ConvGradWeights', 'BatchNorm', 'BatchNormGrad', 'AveragePool', 'AveragePoolGrad',
@@ -130,20 +130,25 @@ def product(n, x, width):
 SEGMENTS = [bend, gate, heads, turn, means, sums, attention, grouped, images, looked_up, places, product]
 
 
-def write(path, seed):
-    """(path, names of the segments)."""
+def write(path, seed, classes=None):
+    """(path, names of the segments); classes: so many, whose scores are a product and a bias."""
     n, width = Net(seed), 4 * D
     first = SEGMENTS[seed % len(SEGMENTS)]
     chain = [first, *n.draw.sample(SEGMENTS, 2)]
-    table = n.weight(16, D)
+    rows = 16 if seed % 3 else 13       # of which a group's members have no equal parts
+    table = n.weight(rows, D)
     x = y = n('Add', 'x', n('Gather', table, 'ids'))
     y = n.linear(y, D, width, bias=n.draw.random() < .8)
     for s in chain:
         y = s(n, y, width)
     y = n('Add', x, n.linear(y, width, D))
-    tied = n.draw.random() < .4         # classes are the rows of the table that is looked up
-    scores = n('MatMul', y, n('Transpose', table, perm=[1, 0]) if tied else n.weight(D, CLASSES))
-    logits = n('Reshape', scores, n.const(-1, 16 if tied else CLASSES))
+    tied = n.draw.random() < .4 and not classes         # classes are the rows of the table that is looked up
+    biased = classes or n.draw.random() < .5
+    classes = classes or (rows if tied else n.draw.choice([4, 7, 10]))
+    scores = n('MatMul', y, n('Transpose', table, perm=[1, 0]) if tied else n.weight(D, classes))
+    if not tied and biased:
+        scores = n('Tanh', n('Add', scores, n.weight(classes)))
+    logits = n('Reshape', scores, n.const(-1, classes))
     n.nodes.append(helper.make_node('Reshape', ['labels', n.const([-1])], ['flat']))
     n.nodes.append(helper.make_node('SoftmaxCrossEntropyLoss', [logits, 'flat'], ['loss'], reduction='mean', name='loss',
                                   **({'ignore_index': 3} if n.draw.random() < .5 else {})))
@@ -154,3 +159,18 @@ def write(path, seed):
     m.ir_version = 8
     save(m, path)
     return path, [s.__name__ for s in chain]
+
+
+def cut(path, to, table, rows, read=False):
+    """The model with so many rows of that table; read: its loss reads the scores a second time."""
+    m = load(path)
+    g = m.graph
+    for x in g.initializer:
+        if x.name == table:
+            x.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(x)[:rows].copy(), table))
+    if read:
+        loss = next(n for n in g.node if n.op_type == 'SoftmaxCrossEntropyLoss')
+        was, loss.output[0] = loss.output[0], 'entropy'
+        g.node.extend([helper.make_node('ReduceMean', [loss.input[0]], ['mean'], keepdims=0), helper.make_node('Add', ['entropy', 'mean'], [was])])
+    save(m, to)
+    return to

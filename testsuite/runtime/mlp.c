@@ -228,13 +228,13 @@ int main(int argc, char **argv)
 		ranks[r] = stage * replicas + r;
 	peers = (pd_group){ replicas, ranks };
 	params[0] = (pd_param){ "fc1.w", PD_WEIGHT, PD_F32, 2, { IN, HID }, offsetof(all, p1.w), 0, true, 0, 0, 0, 0, 0,
-		0 };
+		0, 0 };
 	params[1] =
-		(pd_param){ "fc1.b", PD_WEIGHT, PD_F32, 1, { HID }, offsetof(all, p1.b), 0, true, 0, 0, 0, 0, 0, 0 };
+		(pd_param){ "fc1.b", PD_WEIGHT, PD_F32, 1, { HID }, offsetof(all, p1.b), 0, true, 0, 0, 0, 0, 0, 0, 0 };
 	params[2] = (pd_param){ "fc2.w", PD_WEIGHT, PD_F32, 2, { HID, OUT }, offsetof(all, p2.w), 0, true,
-		(stages - 1) * replicas, 0, 0, 0, 0, 0 };
+		(stages - 1) * replicas, 0, 0, 0, 0, 0, 0 };
 	params[3] = (pd_param){ "fc2.b", PD_WEIGHT, PD_F32, 1, { OUT }, offsetof(all, p2.b), 0, true,
-		(stages - 1) * replicas, 0, 0, 0, 0, 0 };
+		(stages - 1) * replicas, 0, 0, 0, 0, 0, 0 };
 	program = (pd_program){ .abi = PD_ABI,
 		.model = "mlp.onnx",
 		.plan = stages == 2 ? "1-1" : "1",

@@ -34,7 +34,7 @@ static void summary_model(const Compile *c)
 		frozen += p->frozen;
 		rows += p->rows;
 		mixed += p->mixed && !p->rows;
-		const Type whole = shard_whole(&m->param[i]->type, p->shard, m->tensor);
+		const Type whole = shard_stored(m->param[i], m->tensor);
 
 		elements += type_numel(&whole);
 	}
@@ -108,7 +108,7 @@ static void summary_tensor(const Compile *c)
 
 	for (int i = 0; i < m->nparam; i++) {
 		const Value *v = m->param[i];
-		const Type all = shard_whole(&v->type, v->param->shard, m->tensor);
+		const Type all = shard_stored(v, m->tensor);
 
 		if (v->param->kind != PARAM_WEIGHT || v->param->whole)
 			continue;

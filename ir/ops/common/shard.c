@@ -25,6 +25,16 @@ Type shard_whole(const Type *part, Shard s, int degree)
 	return t;
 }
 
+Type shard_stored(const Value *param, int degree)
+{
+	const Param *p = param->param;
+	Type t = shard_whole(&param->type, p->shard, degree);
+
+	if (p->pad)
+		t.dim[p->pad_axis] -= p->pad;
+	return t;
+}
+
 bool shard_way(const Node *n, bool out, int at, ShardWay *w)
 {
 	const OpDef *op = optab[n->op];

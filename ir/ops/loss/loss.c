@@ -6,7 +6,8 @@
  *     %dx = SoftmaxCrossEntropyLossGrad(%dloss, %logp, %labels[, %weights])
  *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C}
  * Of scores whose classes are divided among the `parts` members of a tensor group (ir/shard.h; Shoeybi 2019, section 3) each has those of
- * its own; greatest, sum and the label's score of every row, three numbers a member, go to all inside of the forward.
+ * its own; greatest, sum and the label's score of every row, three numbers a member, go to all inside of the forward. Scores from `classes`
+ * on (0: none; passes/shard/pad.c) are not looked at: their log-softmax is -1e30, so that their gradient is 0.
  *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count
  * On GPUs, made by passes/gpu/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
  * their logarithms never written; scores may be of 16 bits, and their rows longer than the classes are many:
@@ -66,8 +67,13 @@ static bool shape(Node *n, Diag *d)
 	const Type *x = &n->in[0]->type;
 	Type y = n->in[1]->type;
 
+	const struct loss *at = n->attr;
+
 	if (!check_labels(n, x, n->in[1], weights_of(n, 2), d))
 		return false;
+	if (n->op == OP_SoftmaxCrossEntropyLoss && (at->classes < 0 || at->classes > x->dim[1] * at->parts))
+		return diag_error(d, n->loc, 304, "%s: scores are %s, classes %lld", optab[n->op]->name,
+			str_type(d->scratch, x), (long long)at->classes);
 	y.dtype = x->dtype;
 	y.layout = LAYOUT_PLAIN;
 	set_out(n, 0, reduction(n) == NONE ? y : type_scalar(x->dtype));
@@ -278,6 +284,7 @@ static void holes(const Node *n, Holes *h)
 	const Value *labels = n->in[first], *weights = weights_of(n, first + 1);
 	const Type *x = back ? &n->out[0]->type : &n->in[0]->type;
 	const int64_t parts = ce ? ((const struct loss *)n->attr)->parts : 1;
+	const int64_t classes = n->op == OP_SoftmaxCrossEntropyLoss ? ((const struct loss *)n->attr)->classes : 0;
 	int64_t inner = 1;
 
 	for (int i = 2; i < x->rank; i++)
@@ -291,6 +298,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "EACH", reduction(n) == NONE);
 	hole_int(h, "CE", ce);
 	hole_int(h, "PARTS", parts > 1 ? parts : 0);
+	hole_int(h, "CLASSES", classes);
+	hole_text(h, "HAS", classes ? "has" : "C");
 	hole_text(h, "SCORE", parts > 1 ? "stat[(o * INNER + i) * 3]" : "score[(o * C + label) * INNER + i]");
 	hole_int(h, "PAR", type_numel(x) >= 16384);
 	hole_text(h, "CALL", "%s",
@@ -301,7 +310,9 @@ static void holes(const Node *n, Holes *h)
 			  : "$k($=, $0, $1);");
 	hole_name(h, "%s%s_%lldx%lld%s%s%s%s", ce ? "cross_entropy" : "nll", back ? "_grad" : "",
 		(long long)(x->dim[0] * inner), (long long)x->dim[1],
-		parts > 1 ? arena_printf(h->arena, "_of_%lld", (long long)(x->dim[1] * parts)) : "",
+		parts > 1 || classes
+			? arena_printf(h->arena, "_of_%lld", (long long)(classes ? classes : x->dim[1] * parts))
+			: "",
 		reduction(n) == MEAN  ? "_mean"
 		: reduction(n) == SUM ? "_sum"
 				      : "",
@@ -396,6 +407,7 @@ static Cost score_cost(const Node *n)
 	AT_STR(struct loss, reduction, "mean"), AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0)
 
 static const AttrDef attrs[] = { RULE, AT_INT(struct loss, parts, 1), AT_END };
+static const AttrDef ce_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, parts, 1), AT_END };
 static const AttrDef grad_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, parts, 1), AT_END };
 static const AttrDef score_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, dtype, 1), AT_END };
 static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0),
@@ -408,7 +420,7 @@ const OpDef op_SoftmaxCrossEntropyLoss = {
 	.maxin = 3,
 	.nout = 2,
 	.flags = OP_PURE,
-	.attrs = attrs,
+	.attrs = ce_attrs,
 	.attrsize = sizeof(struct loss),
 	.shape = shape,
 	.shard = by_classes,

@@ -5,6 +5,9 @@
 #if PARTS
 /* Here are C of the classes; the other members of the group have the others. */
 #endif
+#if CLASSES
+/* There are CLASSES; scores behind them are no classes. */
+#endif
 #if EACH
 /* A loss per label. */
 #endif
@@ -35,6 +38,12 @@ static void NAME(T *restrict loss,
 #if MEAN
 	T total = 0;
 #endif
+#if CLASSES && PARTS
+	const int64_t left = CLASSES - (int64_t)pd_member() * C;
+	const int has = left < 0 ? 0 : left < C ? (int)left : C;
+#elif CLASSES
+	const int has = CLASSES;
+#endif
 #if PARTS
 	const int64_t first = (int64_t)pd_member() * C;
 	T *stat = pd_tensor_room(OUTER * INNER * 3 * sizeof *stat);
@@ -55,10 +64,10 @@ static void NAME(T *restrict loss,
 			T top = -INFINITY, s = 0;
 
 #pragma omp simd reduction(max : top)
-			for (int c = 0; c < C; c++)
+			for (int c = 0; c < HAS; c++)
 				top = top < from[c * INNER] ? from[c * INNER] : top;
 #pragma omp simd reduction(+ : s)
-			for (int c = 0; c < C; c++)
+			for (int c = 0; c < HAS; c++)
 				s += EXP(from[c * INNER] - top);
 #if PARTS
 			stat[(o * INNER + i) * 3] = top;
@@ -66,8 +75,12 @@ static void NAME(T *restrict loss,
 			stat[(o * INNER + i) * 3 + 2] = own >= 0 && own < C ? from[own * INNER] : 0;
 #else
 			top += LOG(s);
-			for (int c = 0; c < C; c++)
+			for (int c = 0; c < HAS; c++)
 				to[c * INNER] = from[c * INNER] - top;
+#if CLASSES
+			for (int c = has; c < C; c++)
+				to[c * INNER] = -1e30f;
+#endif
 #endif
 		}
 #endif
@@ -88,8 +101,12 @@ static void NAME(T *restrict loss,
 			for (int k = 0; k < PARTS; k++)
 				s += of[k * OUTER * INNER * 3 + 1] * EXP(of[k * OUTER * INNER * 3] - top);
 			top += LOG(s);
-			for (int c = 0; c < C; c++)
+			for (int c = 0; c < HAS; c++)
 				to[c * INNER] = from[c * INNER] - top;
+#if CLASSES
+			for (int c = has; c < C; c++)
+				to[c * INNER] = -1e30f;
+#endif
 			stat[(o * INNER + i) * 3] = owner >= 0 && owner < PARTS ? of[owner * OUTER * INNER * 3 + 2] - top : NAN;
 		}
 #endif
