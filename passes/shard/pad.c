@@ -37,6 +37,14 @@ static bool grows(Chain *c, Value *v, int axis)
 	return v->type.dim[axis] == c->classes;
 }
 
+/* An id below 0 would count from the end, where rows are new: those of an input are at least 0, which the program checks. */
+static bool looked_up_from_the_front(const Node *gather)
+{
+	const Value *ids = value_root(gather->in[1]);
+
+	return !attr_int(gather, "axis") && ids->kind == VAL_INPUT && ids->index_range > 0;
+}
+
 /* A table of as many rows may be looked up too: nobody asks for the new ones. */
 static bool matrix_grows(Chain *c, Node *product, Value *w)
 {
@@ -47,7 +55,8 @@ static bool matrix_grows(Chain *c, Node *product, Value *w)
 	for (int i = 0; i < w->nuses; i++) {
 		const Use *u = &w->uses[i];
 
-		if (u->node != product && (axis || u->node->op != OP_Gather || u->index || attr_int(u->node, "axis")))
+		if (u->node != product &&
+			(axis || u->node->op != OP_Gather || u->index || !looked_up_from_the_front(u->node)))
 			return false;
 	}
 	return true;

@@ -161,14 +161,19 @@ def write(path, seed, classes=None):
     return path, [s.__name__ for s in chain]
 
 
-def cut(path, to, table, rows, read=False):
-    """The model with so many rows of that table; read: its loss reads the scores a second time."""
+def cut(path, to, table, rows, also=None):
+    """The model with so many rows of that table; also: scores: its loss reads them a second time; ids: they are computed."""
     m = load(path)
     g = m.graph
     for x in g.initializer:
         if x.name == table:
             x.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(x)[:rows].copy(), table))
-    if read:
+    if also == 'ids':
+        look = next(n for n in g.node if n.op_type == 'Gather' and n.input[0] == table)
+        g.initializer.append(numpy_helper.from_array(np.array(0, np.int64), 'nothing'))
+        g.node.insert(0, helper.make_node('Sub', [look.input[1], 'nothing'], ['moved']))
+        look.input[1] = 'moved'
+    if also == 'scores':
         loss = next(n for n in g.node if n.op_type == 'SoftmaxCrossEntropyLoss')
         was, loss.output[0] = loss.output[0], 'entropy'
         g.node.extend([helper.make_node('ReduceMean', [loss.input[0]], ['mean'], keepdims=0), helper.make_node('Add', ['entropy', 'mean'], [was])])
