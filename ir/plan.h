@@ -4,6 +4,7 @@
 #define PDCC_IR_PLAN_H
 
 #include "ir.h"
+#include "training.h"
 
 typedef struct PlanStage {
 	int replicas;
@@ -21,6 +22,12 @@ typedef struct PlanTerms {
 	double work, sum, update, wait;
 } PlanTerms;
 
+/* `shard: N` of a stage of a plan file, and where it stands. */
+typedef struct GivenShard {
+	bool said;
+	int zero, line, col;
+} GivenShard;
+
 /* A plan as a file gives it. */
 typedef struct GivenPlan {
 	const char *file;
@@ -30,6 +37,8 @@ typedef struct GivenPlan {
 	int *replicas;
 	int ndevice, *device; /* by rank: index into Cluster.device */
 	int64_t micro;        /* microbatches per step; 0: not said */
+	int zero;             /* `zero: N`; 0: not said */
+	GivenShard *shard;    /* by stage; NULL: not of a file */
 	int order;      /* of the nodes that it cuts: index into order_name (passes/common/plan.h); 0: the file's */
 	const char *by; /* what proposed it; NULL: it is the user's */
 } GivenPlan;
@@ -79,6 +88,41 @@ static inline bool plan_in_turn(const int *replicas, int n)
 		for (int k = 0; k < i; k++)
 			if (replicas[i] % replicas[k] && replicas[k] % replicas[i])
 				return true;
+	return false;
+}
+
+/* Where the plan file says of the stage itself what its replicas divide; NULL: what is said of all stages holds. */
+static inline const GivenShard *stage_shard(const PlanSettings *p, int stage)
+{
+	const GivenPlan *g = p->zero < 0 ? p->given : NULL;
+
+	return g && g->shard && stage < g->n && g->shard[stage].said ? &g->shard[stage] : NULL;
+}
+
+/* What the replicas of a stage divide (PlanSettings.zero): as the settings say of all stages, else as the plan file says of
+ * this one, else as it says of all. */
+static inline int stage_zero(const PlanSettings *p, int stage)
+{
+	const GivenShard *own = stage_shard(p, stage);
+
+	return own ? own->zero : p->zero >= 0 ? (int)p->zero : p->given ? p->given->zero : 0;
+}
+
+/* Of the first stages, the one whose replicas divide most; whether two are unlike. */
+static inline int most_zero(const PlanSettings *p, int stages)
+{
+	int most = 0;
+
+	for (int i = 0; i < stages; i++)
+		most = stage_zero(p, i) > most ? stage_zero(p, i) : most;
+	return most;
+}
+
+static inline bool zero_differs(const PlanSettings *p, int stages)
+{
+	for (int i = 1; i < stages; i++)
+		if (stage_zero(p, i) != stage_zero(p, 0))
+			return true;
 	return false;
 }
 

@@ -85,7 +85,7 @@ typedef struct PlanSettings {
 	DpCost dp_cost;         /* of pipedream */
 	int64_t tensor;         /* devices that share each replica of a stage; 0, 1: one */
 	AlongSequence sequence; /* on: they divide along the sequence what stands between products */
-	int64_t zero; /* among replicas: 1 the optimizer's state is divided; 2 gradients, 3 weights: not yet; -1: not said */
+	int64_t zero; /* replicas of every stage divide 1: the optimizer's state, 2: gradients too, 3: weights too; -1: not said (stage_zero) */
 	bool choose_tensor, choose_zero; /* --tensor auto, --zero auto were asked for: by compiling each */
 	int64_t max_stages;              /* of plans that are looked for; 0: any */
 	bool no_pipeline, no_dp;         /* those have one stage; no replicas */

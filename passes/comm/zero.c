@@ -38,21 +38,29 @@ const char *zero_refused(const Training *t, bool async)
 	return NULL;
 }
 
+/* As it was asked for of the first stage that divides something. */
 static bool allowed(const Module *m, PassCx *cx)
 {
-	const int level = (int)cx->train->plan.zero;
+	const PlanSettings *p = &cx->train->plan;
 	const bool async = schedule_is_async(schedule_asked(m, cx)) || (m->schedule && m->schedule->async);
 	const char *why = zero_refused(cx->train, async);
+	int stage = 0;
 
-	return !why || diag_error(cx->d, NOLOC, 520, "--zero %d does not go with %s", level, why);
+	while (!stage_zero(p, stage))
+		stage++;
+	const GivenShard *own = stage_shard(p, stage);
+	if (why && own)
+		return diag_error(cx->d, TEXTLOC(p->given->file, own->line, own->col), 520,
+			"stage %d: shard: %d does not go with %s", stage, own->zero, why);
+	return !why || diag_error(cx->d, NOLOC, 520, "--zero %d does not go with %s", stage_zero(p, stage), why);
 }
 
-/* All stages that hold the state have as many replicas. */
-static bool alike(const Value *state, const Stage *s)
+/* All stages that hold the state have as many replicas, which divide it. */
+static bool alike(const Value *state, const Stage *s, const PlanSettings *p)
 {
 	for (int i = 0; i < state->nuses; i++) {
 		const Stage *holder = state->uses[i].node->graph->stage;
-		if (!holder || holder->server || holder->replicas != s->replicas)
+		if (!holder || holder->server || holder->replicas != s->replicas || !stage_zero(p, holder->id))
 			return false;
 	}
 	return true;
@@ -76,7 +84,8 @@ void update_in_parts(Node *update, int64_t part)
 /* Divides the states of one update; false: there are none (and nothing else to divide), or they stay whole. */
 static bool divide(Node *n, const Stage *s, PassCx *cx)
 {
-	const int least = cx->train->plan.zero > 1 ? 3 : 4;
+	const PlanSettings *p = &cx->train->plan;
+	const int least = stage_zero(p, s->id) > 1 ? 3 : 4;
 
 	if (!(optab[n->op]->flags & OP_UPDATE) || !op_attr(n->op, "part") || n->op == OP_SquareSum || n->nin < least)
 		return false;
@@ -84,11 +93,12 @@ static bool divide(Node *n, const Stage *s, PassCx *cx)
 	if (!part)
 		return false;
 	for (int i = 1; i < n->nin - 2; i++) {
-		if (alike(n->in[i], s))
+		if (alike(n->in[i], s, p))
 			continue;
 		if (cx->explain)
 			buf_printf(cx->explain,
-				"stage %d: the state of %s stays whole: stages of unlike replica counts share it\n",
+				"stage %d: the state of %s stays whole: stages share it that have unlike numbers of "
+				"replicas, or do not divide it\n",
 				s->id, n->in[0]->name);
 		return false;
 	}
@@ -118,6 +128,15 @@ static int divide_weights(Value **w, int *n, const Stage *s, PassCx *cx)
 	return all - *n;
 }
 
+/* --start-from gives a stage that was divided before: its forwards and backwards meet as they did. */
+static bool is_divided(const Module *m, const Stage *s, PassCx *cx)
+{
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (has_parts(n))
+			return !gathers_weights(s) || gather_meets(m, s, cx);
+	return false;
+}
+
 /* Gives how many parameters are updated in parts. */
 static int divide_stage(Module *m, Stage *s, PassCx *cx)
 {
@@ -125,6 +144,8 @@ static int divide_stage(Module *m, Stage *s, PassCx *cx)
 	int nw = 0, cap = 0, divided;
 	int64_t bytes = 0;
 
+	if (is_divided(m, s, cx))
+		return 1;
 	for (Node *n = s->update->first; n; n = n->next) {
 		if (!divide(n, s, cx))
 			continue;
@@ -139,7 +160,7 @@ static int divide_stage(Module *m, Stage *s, PassCx *cx)
 			"stage %d: state of %d parameters in %d parts: %lld bytes less on each device\n", s->id, nw,
 			s->replicas, (long long)bytes);
 	divided = nw;
-	if (cx->train->plan.zero > 2 && gather_meets(m, s, cx)) {
+	if (stage_zero(&cx->train->plan, s->id) > 2 && gather_meets(m, s, cx)) {
 		m->schedule->gathers[s->id] = divide_weights(w, &nw, s, cx) > 0;
 		if (m->schedule->gathers[s->id])
 			gather_weights(m, s, cx);
@@ -152,21 +173,35 @@ static int divide_stage(Module *m, Stage *s, PassCx *cx)
 	return divided;
 }
 
+static void nothing_divided(const Module *m, PassCx *cx, int most)
+{
+	const PlanSettings *p = &cx->train->plan;
+	bool own = false;
+
+	for (int i = 0; i < m->nstage; i++)
+		own |= stage_shard(p, i) && stage_zero(p, i);
+	if (own)
+		diag_warn(cx->d, FILELOC(p->given->file), "zero",
+			"shard divides nothing: no stage that has it has replicas, or the optimizer has no state");
+	else
+		diag_warn(cx->d, FILELOC(m->file), "zero",
+			"--zero %d divides nothing: no stage has replicas, or the optimizer has no state", most);
+}
+
 bool pass_zero(Module *m, PassCx *cx)
 {
+	const int most = cx->train ? most_zero(&cx->train->plan, m->nstage) : 0;
 	int parts = 0;
 
-	if (!cx->train || cx->train->plan.zero < 1)
+	if (!most)
 		return true;
 	if (!allowed(m, cx))
 		return false;
 	for (int i = 0; i < m->nstage; i++)
-		if (m->stage[i]->replicas > 1 && !m->stage[i]->server)
+		if (stage_zero(&cx->train->plan, i) && m->stage[i]->replicas > 1 && !m->stage[i]->server)
 			parts += divide_stage(m, m->stage[i], cx);
 	if (!parts)
-		diag_warn(cx->d, FILELOC(m->file), "zero",
-			"--zero %d divides nothing: no stage has replicas, or the optimizer has no state",
-			(int)cx->train->plan.zero);
+		nothing_divided(m, cx, most);
 	return true;
 }
 
@@ -217,7 +252,7 @@ void zero_scatter(Node *sum, const Module *m, const Stage *s, const Training *t)
 {
 	int64_t at = squares_taken(m);
 
-	if (!t || t->plan.zero < 1 || t->loop.reproducible || t->target.f64)
+	if (!t || !stage_zero(&t->plan, s->id) || t->loop.reproducible || t->target.f64)
 		return;
 	for (int i = 0; i < sum->nin; i++)
 		if (!zero_in_parts(sum->in[i]))
@@ -232,7 +267,8 @@ bool zero_each(const Module *m, const Stage *s, PassCx *cx)
 {
 	Schedule *x = m->schedule;
 
-	if (!cx->train || cx->train->plan.zero < 2 || cx->train->loop.reproducible || cx->train->target.f64)
+	if (!cx->train || stage_zero(&cx->train->plan, s->id) < 2 || cx->train->loop.reproducible ||
+		cx->train->target.f64)
 		return false;
 	if (!x->together)
 		x->together = NEWN(m->arena, bool, m->nstage);

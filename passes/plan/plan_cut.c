@@ -86,7 +86,7 @@ static double fine(const PlanModel *p, const Slot *s, int k, int j)
 
 	if (isfinite(s->limit)) {
 		const double borders = (k < 0 ? 0 : 2 * p->st->s[k].cut) + p->st->s[j].cut;
-		const double parts = p->zero ? s->replicas : 1;
+		const double parts = plan_zero(p, s->stage) ? s->replicas : 1;
 		const double need =
 			p->memory_scale * ((1 + s->versions + p->state / parts) * span(p->sum_weight, k, j) +
 						  s->inflight * (span(p->sum_kept, k, j) + borders));

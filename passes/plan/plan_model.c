@@ -493,6 +493,8 @@ int *plan_places(Arena *a, const States *st, int most, int *n)
 
 static void find_places(PlanModel *p) { p->place = plan_places(p->a, p->st, p->st->total ? 512 : 160, &p->nplace); }
 
+int plan_zero(const PlanModel *p, int stage) { return p->train ? stage_zero(&p->train->plan, stage) : p->zero; }
+
 PlanModel *plan_model(Arena *a, Segments *g)
 {
 	PlanModel *p = NEW(a, PlanModel);
@@ -514,7 +516,6 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	if (t) {
 		p->most_stages = t->plan.no_pipeline ? 1 : t->plan.max_stages;
 		p->no_replicas = t->plan.no_dp;
-		p->zero = t->plan.zero > 0 ? (int)t->plan.zero : 0;
 		p->equal_replicas = served_async(t);
 	}
 	p->schedule = p->played = t && t->plan.pipe_sgd > 1

@@ -101,13 +101,15 @@ typedef struct PlanModel {
 	int64_t per_replica; /* the same per replica of the widest stage; 0: any */
 	int64_t most_stages; /* of a plan; 0: any */
 	bool blocks;         /* replicas have blocks of microbatches (Sched.blocks) */
-	int zero;            /* replicas divide the optimizer's state, from 2 on gradients too, 3 weights too */
+	int zero; /* of a layer profile: replicas divide the optimizer's state; plan_zero has it of a module too */
 	bool no_replicas, equal_replicas; /* none at all; every stage has as many (asynchronous servers) */
 	double memory_scale;              /* what the estimate of memory is multiplied with */
 } PlanModel;
 
 /* Of a module behind cost, cut into segments. */
 PlanModel *plan_model(Arena *a, Segments *g);
+/* What the replicas of a stage divide: stage_zero, or PlanModel.zero of a profile. */
+int plan_zero(const PlanModel *p, int stage);
 /* At most so many states, the cheapest to cut among those of like time, in their order; the last is the last. */
 int *plan_places(Arena *a, const States *st, int most, int *n);
 /* Of a layer profile: one kind of device; every tensor has a gradient, the optimizer keeps nothing. */

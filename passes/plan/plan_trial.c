@@ -177,9 +177,9 @@ static void again(const PlanModel *p, const Trial *t, TrialStage *s, int at, int
 }
 
 /* Gradients of every microbatch are summed in parts, and two buckets of them lie in memory (passes/comm/zero.c). */
-static bool each_in_parts(const PlanModel *p)
+static bool each_in_parts(const PlanModel *p, int stage)
 {
-	return p->zero > 1 && p->train && !p->train->loop.reproducible && !p->train->target.f64;
+	return plan_zero(p, stage) > 1 && p->train && !p->train->loop.reproducible && !p->train->target.f64;
 }
 
 /* Are the gradients of a stage's replicas summed by the microbatch, so that none are behind the last one (--zero 3)? */
@@ -212,11 +212,11 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		s[i].update = NEWN(a, double, p->nclass);
 		s[i].inflight = trial_in_flight(p, t, i);
 		s[i].versions = trial_versions(p, t, i);
-		s[i].parts = p->zero ? t->replicas[i] : 1;
+		s[i].parts = plan_zero(p, i) ? t->replicas[i] : 1;
 		/* what replicas tell each other by the microbatch asks for as many of each */
 		const int together = t->micro % t->replicas[i] ? 1 : t->replicas[i];
-		s[i].sums = each_in_parts(p) ? together : 1;
-		s[i].gathered = p->zero > 2 ? together : 1;
+		s[i].sums = each_in_parts(p, i) ? together : 1;
+		s[i].gathered = plan_zero(p, i) > 2 ? together : 1;
 	}
 	add_layers(p, s, stage);
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));

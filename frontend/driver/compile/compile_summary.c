@@ -140,6 +140,18 @@ static void summed_bytes(const Module *m, int64_t *has, int64_t *whole)
 			}
 }
 
+/* "1", or where stages differ "1-3". */
+static const char *zero_name(const Compile *c)
+{
+	const PlanSettings *p = &c->o->t.plan;
+	const int stages = module_stages(c->m);
+	const char *s = arena_printf(c->a, "%d", stage_zero(p, 0));
+
+	for (int t = 1; t < stages && zero_differs(p, stages); t++)
+		s = arena_printf(c->a, "%s-%d", s, stage_zero(p, t));
+	return s;
+}
+
 /* What one replica of every stage has of the optimizer's state, of gradients and of weights, and would have without --zero. */
 static void summary_zero(const Compile *c)
 {
@@ -158,8 +170,8 @@ static void summary_zero(const Compile *c)
 			whole += type_bytes(v->param->part ? &v->param->of->type : &v->type);
 		}
 	summed_bytes(c->m, &sums, &all);
-	fprintf(c->d->out, "  zero %d  one replica of every stage has %s of %s of optimizer state%s%s\n",
-		(int)c->o->t.plan.zero, str_bytes(c->a, has), str_bytes(c->a, whole),
+	fprintf(c->d->out, "  zero %s  one replica of every stage has %s of %s of optimizer state%s%s\n", zero_name(c),
+		str_bytes(c->a, has), str_bytes(c->a, whole),
 		sums < all ? arena_printf(c->a, ", gradients %s of %s", str_bytes(c->a, sums), str_bytes(c->a, all))
 			   : "",
 		held < weights ? arena_printf(c->a, "\n          weights %s of %s", str_bytes(c->a, held),
@@ -198,7 +210,7 @@ void compile_summary(const Compile *c, const char *dir)
 	}
 	if (m->tensor > 1)
 		summary_tensor(c);
-	if (c->o->t.plan.zero > 0)
+	if (most_zero(&c->o->t.plan, module_stages(m)))
 		summary_zero(c);
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %s (one %s %s; %s)\n", time_short(c->a, c->plan.step_time),

@@ -12,7 +12,8 @@
  *
  * `tensor: N`: each replica is shared by N devices, which the cluster's names show as one, "gpu01[0]..gpu01[1]".
  *
- * `zero: 1`: replicas divide the optimizer's state (--zero).
+ * `zero: 1`: replicas divide the optimizer's state (--zero). A stage has its own number as `shard: 3`, beside `until` and `devices`;
+ * what --zero says is said of all stages, in the place of both.
  *
  * `until` is the name of a node as `pdcc inspect` lists cuts; of several nodes of one name NAME#2 is the second. The
  * last stage goes to the end. `order: NAME`: the cuts are prefixes of the nodes in that order (passes/plan/order.c), not in the
@@ -220,9 +221,19 @@ static void r_devices(Yaml *y, const YNode *v, void *to)
 	}
 }
 
+static void r_shard(Yaml *y, const YNode *v, void *to)
+{
+	const Reader *r = to;
+
+	r->g->shard[r->stage] = (GivenShard){ .said = true,
+		.zero = (int)yaml_int(y, v, "shard", 0, 3),
+		.line = (int)v->start_mark.line + 1,
+		.col = (int)v->start_mark.column + 1 };
+}
+
 static void r_stages(Yaml *y, const YNode *v, void *to)
 {
-	static const YKey keys[] = { { "until", r_until }, { "devices", r_devices } };
+	static const YKey keys[] = { { "until", r_until }, { "shard", r_shard }, { "devices", r_devices } };
 	Reader *r = to;
 	int n;
 	const YNode **item = yaml_items(y, v, "stages", &n);
@@ -232,10 +243,11 @@ static void r_stages(Yaml *y, const YNode *v, void *to)
 	r->g->replicas = NEWN(y->a, int, n);
 	r->g->line = NEWN(y->a, int, n);
 	r->g->col = NEWN(y->a, int, n);
+	r->g->shard = NEWN(y->a, GivenShard, n);
 	for (r->stage = 0; r->stage < n; r->stage++) {
 		const YNode *at = item[r->stage];
 		stage_at(r, at);
-		yaml_map(y, at, "stages", keys, 2, r);
+		yaml_map(y, at, "stages", keys, (int)(sizeof keys / sizeof *keys), r);
 		if (y->ok && !r->g->replicas[r->stage])
 			yaml_error(y, at, "stage %d has no devices", r->stage);
 		if (y->ok && !r->g->until[r->stage] && r->stage + 1 < n)
@@ -243,13 +255,7 @@ static void r_stages(Yaml *y, const YNode *v, void *to)
 	}
 }
 
-static void r_zero(Yaml *y, const YNode *v, void *to)
-{
-	Training *t = &((Reader *)to)->c->o->t;
-	const int64_t zero = yaml_int(y, v, "zero", 0, 3);
-
-	t->plan.zero = t->plan.zero < 0 ? zero : t->plan.zero;
-}
+static void r_zero(Yaml *y, const YNode *v, void *to) { ((Reader *)to)->g->zero = (int)yaml_int(y, v, "zero", 0, 3); }
 
 static void r_sequence(Yaml *y, const YNode *v, void *to)
 {
@@ -325,7 +331,9 @@ bool plan_load(Compile *c)
 
 static void write_stages(Buf *b, const Compile *c, bool json)
 {
+	const PlanSettings *p = &c->o->t.plan;
 	const int stages = module_stages(c->m);
+	const bool shard = zero_differs(p, stages);
 
 	for (int t = 0; t < stages; t++) {
 		const Stage *s = c->m->stage[t];
@@ -335,6 +343,8 @@ static void write_stages(Buf *b, const Compile *c, bool json)
 			buf_json(b, c->plan.stage[t].until);
 			buf_puts(b, ", ");
 		}
+		if (shard)
+			buf_printf(b, json ? "\"shard\": %d, " : "shard: %d, ", stage_zero(p, t));
 		buf_puts(b, json ? "\"devices\": [" : "devices: [");
 		for (int k = 0; k < s->replicas; k++) {
 			buf_puts(b, k ? ", " : "");
@@ -366,6 +376,7 @@ bool plan_save(const Compile *c, const char *file)
 	const char *end = strrchr(file, '.');
 	const bool json = end && !strcmp(end, ".json");
 	const char *name = c->cluster.name ? c->cluster.name : c->o->cluster ? c->o->cluster : "local";
+	const PlanSettings *p = &c->o->t.plan;
 	Buf b = { 0 };
 
 	buf_puts(&b, json ? "{\n  \"version\": 1,\n" : "version: 1\n");
@@ -373,10 +384,10 @@ bool plan_save(const Compile *c, const char *file)
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
 	if (c->m->tensor > 1)
 		buf_printf(&b, json ? "  \"tensor\": %d,\n" : "tensor: %d\n", c->m->tensor);
-	if (c->o->t.plan.sequence == SEQUENCE_ON)
+	if (p->sequence == SEQUENCE_ON)
 		buf_puts(&b, json ? "  \"sequence\": \"on\",\n" : "sequence: on\n");
-	if (c->o->t.plan.zero > 0)
-		buf_printf(&b, json ? "  \"zero\": %d,\n" : "zero: %d\n", (int)c->o->t.plan.zero);
+	if (stage_zero(p, 0) && !zero_differs(p, module_stages(c->m)))
+		buf_printf(&b, json ? "  \"zero\": %d,\n" : "zero: %d\n", stage_zero(p, 0));
 	const int64_t slices = c->m->grains ? c->m->grains : 1; /* of what the user calls a microbatch */
 	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
 	if (json || schedule_table[c->m->schedule->kind].param == PARAM_FILE)
@@ -386,8 +397,7 @@ bool plan_save(const Compile *c, const char *file)
 	buf_printf(&b,
 		json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64 ",\n"
 		     : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\n",
-		setting_word(SET_OF_Recompute, (int)c->o->t.plan.recompute), c->m->batch * slices,
-		c->m->microbatches / slices);
+		setting_word(SET_OF_Recompute, (int)p->recompute), c->m->batch * slices, c->m->microbatches / slices);
 	if (c->plan.order)
 		buf_printf(&b, json ? "  \"order\": \"%s\",\n" : "order: %s\n", order_name[c->plan.order]);
 	buf_puts(&b, json ? "  \"stages\": [\n" : "stages:\n");

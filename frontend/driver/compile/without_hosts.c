@@ -128,6 +128,7 @@ static bool compile_without(const Compile *whole, const char *dir, const char *n
 	o.t.loop.global = batch_of_step(whole);
 	o.t.loop.microbatches = 0;
 	o.t.plan.replicas = NULL;
+	o.t.plan.zero = most_zero(&o.t.plan, module_stages(m)); /* the file's stages are not those of this plan */
 	o.t.plan.given = NULL;
 	o.explain = false;
 	o.quiet = true;

@@ -111,15 +111,19 @@ static void print_build(Yaml *y, const YNode *root, const YNode *stages)
 static void print_plan_file(Yaml *y, const YNode *root, const YNode *stages)
 {
 	const YNode *model = yaml_get(y, root, "model"), *cluster = yaml_get(y, root, "cluster");
+	bool shard = false;
 
 	printf("%s: a plan for %s on %s, schedule %s, %s microbatches of %s samples\n\n", y->file,
 		text(y, model, "name"), text(y, cluster, "name"), text(y, root, "schedule"),
 		text(y, root, "microbatches"), text(y, root, "microbatch"));
-	printf("%-6s %8s  %-44s %s\n", "stage", "replicas", "ends with", "devices");
+	for (int t = 0; t < length(stages); t++)
+		shard |= yaml_get(y, item(y, stages, t), "shard") != NULL;
+	printf("%-6s %8s  %s%-44s %s\n", "stage", "replicas", shard ? "shard  " : "", "ends with", "devices");
 	for (int t = 0; t < length(stages); t++) {
 		const YNode *s = item(y, stages, t);
 		const bool last = !yaml_get(y, s, "until");
-		printf("%-6d %8d  %-44s %s\n", t, length(yaml_get(y, s, "devices")),
+		const char *own = shard ? arena_printf(y->a, "%5s  ", text(y, s, "shard")) : "";
+		printf("%-6d %8d  %s%-44s %s\n", t, length(yaml_get(y, s, "devices")), own,
 			last ? "(the end)" : inspect_name(y->a, text(y, s, "until"), 44),
 			devices(y, yaml_get(y, s, "devices")));
 	}
