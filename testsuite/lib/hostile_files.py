@@ -200,7 +200,10 @@ COMPILE = [MLP, '--emit-only', '--force', '-o', 'out']
 def plan(r, s, folder):
     name = r.choice(['plan.yaml', 'plan.json'])
     s.compiled
-    write(f'{folder}/{name}', mutate_words(r, read(f'{s.tmp}/{name}')))
+    text = read(f'{s.tmp}/{name}')
+    if r.random() < 0.5:        # stages with numbers of their own
+        text = text.replace('"devices"', '"shard": 3, "devices"').replace(' devices:', ' shard: 3, devices:').replace('{devices:', '{shard: 1, devices:')
+    write(f'{folder}/{name}', mutate_words(r, text))
     return [['pdcc', *COMPILE, '--cluster', r.choice(['local:3', 'local:2']), '--plan', name], ['pdcc', 'inspect', name]], name
 
 
