@@ -13,7 +13,7 @@ class Program:
         self.dir, self.dtype = f'{tmp}/{"f64" if f64 else target}', '<f8' if f64 else '<f4'
         args = [T.pdcc_path(), 'cases', cases, '-o', self.dir, '--force'] + (['--f64'] if f64 else ['--target', target])
         T.check('pdcc cases', *T.run(args, timeout=600))
-        T.check('make', *T.run(['make', '-s', '-C', self.dir, '-j2', f'CC={T.cc(True)}', *(T.cuda() if target == 'cuda' else [])],
+        T.check('make', *T.run(['make', '-s', '-C', self.dir, '-j2', f'CC={T.cc()}', *(T.cuda() if target == 'cuda' else [])],
                                timeout=1800))
         self.cases, self.skip, current = {}, {}, None
         for line in open(f'{self.dir}/cases.txt'):

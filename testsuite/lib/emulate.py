@@ -77,8 +77,8 @@ class Device:
         here = os.path.dirname(os.path.abspath(__file__))
         src = [f'{here}/emulate.c', 'stage0/stage0.c'] + sorted(os.path.relpath(f, self.dir) for f in glob.glob(f'{self.dir}/runtime/cpu*.c'))
         for i, f in enumerate(src):
-            T.check('cc', *T.run([*T.cc(True).split(), *FLAGS, *opt.split(), '-c', f, '-o', f'em{i}.o'], cwd=self.dir))
-        T.check('cc', *T.run([*T.cc(True).split(), '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *(f'em{i}.o' for i in range(len(src))),
+            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-c', f, '-o', f'em{i}.o'], cwd=self.dir))
+        T.check('cc', *T.run([*T.cc().split(), '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *(f'em{i}.o' for i in range(len(src))),
                               '-fopenmp', '-ldnnl', '-lm'], cwd=self.dir))
         return f'{self.dir}/em.so'
 
@@ -167,7 +167,7 @@ class GpuDevice(Device):
         objects = [f'obj/{o}' for o in objects]
         for f in [f'{here}/emulate.c', f'{here}/emulate_gpu.c', f'{self.dir}/stage0/stage0.c', *device]:
             objects.append(f'em_{os.path.basename(f)}.o')
-            T.check('cc', *T.run([*T.cc(True).split(), *FLAGS, *opt.split(), '-DRT_GPU', *(f'-I{here}/../../runtime/{d}' for d in ('.', 'run', 'comm', 'cpu', 'data', 'gpu', 'servers', 'state')), '-isystem', f'{cuda}/include', '-c', f, '-o', objects[-1]], cwd=self.dir))
+            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-DRT_GPU', *(f'-I{here}/../../runtime/{d}' for d in ('.', 'run', 'comm', 'cpu', 'data', 'gpu', 'servers', 'state')), '-isystem', f'{cuda}/include', '-c', f, '-o', objects[-1]], cwd=self.dir))
         shutil.copy(f'{cuda}/lib64/libcudart.so', f'{self.dir}/em_cuda.so')      # each program has a GPU of its own
         T.check('cc', *T.run(['g++', '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *objects, f'{self.dir}/em_cuda.so', '-fopenmp', '-lm'], cwd=self.dir))
         return f'{self.dir}/em.so'

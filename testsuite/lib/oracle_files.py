@@ -77,7 +77,7 @@ def masks(m, tmp):
     folder = f'{tmp}/masks'
     T.check('pdcc cases', *T.run([T.pdcc_path(), 'cases', f'{tmp}/masks.list', '-o', folder, '--force', *m.dims(),
                                   *(['--dim', f'batch={m.batch}'])]))
-    T.check('make', *T.run(['make', '-s', '-C', folder, f'CC={T.cc(True)}']))
+    T.check('make', *T.run(['make', '-s', '-C', folder, f'CC={T.cc()}']))
     blob, outs, skip = np.int32(0).tobytes(), [], None
     stored = {i['name']: i for i in m.ref['inputs']}
     params = {p['name']: p for p in m.ref['params']}
