@@ -202,7 +202,7 @@ def plan(r, s, folder):
     s.compiled
     text = read(f'{s.tmp}/{name}')
     if r.random() < 0.5:        # stages with numbers of their own
-        text = text.replace('"devices"', '"shard": 3, "devices"').replace(' devices:', ' shard: 3, devices:').replace('{devices:', '{shard: 1, devices:')
+        text = text.replace(b'"devices"', b'"shard": 3, "devices"').replace(b' devices:', b' shard: 3, devices:').replace(b'{devices:', b'{shard: 1, devices:')
     write(f'{folder}/{name}', mutate_words(r, text))
     return [['pdcc', *COMPILE, '--cluster', r.choice(['local:3', 'local:2']), '--plan', name], ['pdcc', 'inspect', name]], name
 
