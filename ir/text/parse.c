@@ -436,6 +436,19 @@ static void piece(Parser *s, const Value *v)
 		fault(s, "'%s' is not of rows %" PRId64 " on of '%s'", v->name, p->row, p->whole->name);
 }
 
+/* What is divided, or padded, is an axis of the parameter; state in parts has those of its weight. */
+static void axes(Parser *s, const Value *v)
+{
+	const Param *p = v->param;
+	const Type *t = p->part && p->of ? &p->of->type : &v->type;
+	const int64_t members = s->m->tensor > 1 ? s->m->tensor : 1;
+
+	if (p->shard.kind == SHARD_AXIS && p->shard.axis >= t->rank)
+		fault(s, "'%s' has no axis %d", v->name, p->shard.axis);
+	if (p->pad && (p->pad_axis >= t->rank || p->pad >= t->dim[p->pad_axis] * members))
+		fault(s, "'%s' has no axis %d of more than %" PRId64, v->name, p->pad_axis, p->pad);
+}
+
 static void param(Parser *s)
 {
 	const char *name = new_global(s);
@@ -493,6 +506,7 @@ static void param(Parser *s)
 			lex_unknown_key(s, k);
 	}
 	piece(s, v);
+	axes(s, v);
 }
 
 /* ---- the whole ---- */
