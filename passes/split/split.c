@@ -42,20 +42,35 @@ static Graph *graph_of(const Stage *s, Phase p)
 
 /* ---- stages ---- */
 
-/* Text files do not carry the plan: then the replicas are those of --plan, or one per stage. */
+/* Text files do not carry the plan: then the replicas, and devices by rank, are those of --plan, a file's too, or one per
+ * stage. */
+static bool asked_for(Splitter *sp, int **replicas, int *n, const int **device)
+{
+	const Training *t = sp->cx->train;
+	const GivenPlan *given = t ? t->plan.given : NULL;
+
+	*device = NULL;
+	if (!given)
+		return plan_parse(sp->cx->scratch, t ? t->plan.replicas : NULL, replicas, n, sp->cx->d);
+	*replicas = given->replicas;
+	*n = given->n;
+	*device = given->n == sp->n ? given->device : NULL;
+	return true;
+}
+
 static bool make_stages(Splitter *sp)
 {
 	Module *m = sp->m;
 	const Plan *plan = sp->cx->plan && sp->cx->plan->nstage ? sp->cx->plan : NULL;
 	Placement at;
 	int *asked = NULL, nasked = 0;
+	const int *device = plan ? plan->device : NULL;
 
 	for (Node *n = m->graph->first; n; n = n->next)
 		sp->n = n->stage >= sp->n ? n->stage + 1 : sp->n;
 	if (plan && plan->nstage > sp->n)
 		sp->n = plan->nstage;
-	if (!plan && !plan_parse(sp->cx->scratch, sp->cx->train ? sp->cx->train->plan.replicas : NULL, &asked, &nasked,
-			     sp->cx->d))
+	if (!plan && !asked_for(sp, &asked, &nasked, &device))
 		return false;
 	m->nstage = sp->n;
 	m->stage = NEWN(m->arena, Stage *, sp->n);
@@ -73,8 +88,7 @@ static bool make_stages(Splitter *sp)
 		s->rank = sp->first_rank[i];
 		s->device = NEWN(m->arena, int, s->replicas);
 		for (int r = 0; r < s->replicas; r++)
-			s->device[r] =
-				plan && plan->device ? plan->device[sp->first_rank[i] + r] : sp->first_rank[i] + r;
+			s->device[r] = device ? device[sp->first_rank[i] + r] : sp->first_rank[i] + r;
 		s->inflight = s->entries = 1;
 		s->forward = stage_graph_new(m, s, "forward");
 		s->backward = stage_graph_new(m, s, "backward");
