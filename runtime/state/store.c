@@ -185,8 +185,9 @@ static int part_of(const char *path, const pd_param *q, const char *tail, slice 
 	if (tail[end++] != ']')
 		return 0;
 	if (x->axis < 0 || x->axis >= q->rank || x->blocks < 1 || x->blocks > q->dim[x->axis] || x->of < 1 ||
-		x->member < 0 || x->member >= x->of || x->pad < 0 || x->pad > q->dim[x->axis] * x->of ||
-		(x->pad && x->blocks > 1) || (q->dim[x->axis] + x->pad) % (x->blocks * x->of))
+		x->of > RT_MEMBERS || x->member < 0 || x->member >= x->of || x->pad < 0 ||
+		x->pad > q->dim[x->axis] * x->of || (x->pad && x->blocks > 1) ||
+		(q->dim[x->axis] + x->pad) % (x->blocks * x->of))
 		rt_fail(RT_ERROR, "R403", "%s: '%s%s' is no part of the model's", path, q->name, tail);
 	x->run = (q->dim[x->axis] + x->pad) / (x->blocks * x->of);
 	x->line = q->dim[x->axis] / x->blocks;
@@ -291,7 +292,6 @@ static int64_t read_param(const char *path, const pd_param *q, const st_file *f,
 	pd_param w = rt_param_whole(q);
 	char *whole = arena;
 	const int64_t end = q->row + (q->rank ? w.dim[0] : 1);
-
 	const bool apart = q->blocks || q->part || q->pad;
 
 	if (apart) {
