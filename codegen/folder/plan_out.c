@@ -252,9 +252,11 @@ static void json_stage(Build *b, Cw *w, int t)
 {
 	const Stage *s = b->m->stage[t];
 	const char *comma = "";
+	const int zero = s->server ? 0 : stage_zero(&b->t->plan, t);
 
-	cw_line(w, "\"stage\": %d,%s \"replicas\": %d, \"inflight\": %d, \"entries\": %d, \"arena\": %" PRId64 ",", t,
-		s->server ? " \"server\": true," : "", s->replicas, s->inflight, s->entries, s->arena);
+	cw_line(w, "\"stage\": %d,%s \"replicas\": %d,%s \"inflight\": %d, \"entries\": %d, \"arena\": %" PRId64 ",", t,
+		s->server ? " \"server\": true," : "", s->replicas,
+		zero ? arena_printf(b->a, " \"zero\": %d,", zero) : "", s->inflight, s->entries, s->arena);
 	if (b->m->schedule->async)
 		cw_line(w,
 			"\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64
