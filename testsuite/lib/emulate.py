@@ -33,7 +33,7 @@ NUMPY = {1: np.float32, 11: np.float64, 6: np.int32, 7: np.int64, 9: np.bool_, 2
 class Param(C.Structure):       # pd_param
     _fields_ = [('name', C.c_char_p), ('kind', C.c_int), ('dtype', C.c_int), ('rank', C.c_int), ('dim', C.c_int64 * 8),
                 ('offset', C.c_size_t), ('fill', C.c_double), ('trained', C.c_bool), ('owner', C.c_int), ('row', C.c_int64), ('of', C.c_int64),
-                ('axis', C.c_int), ('blocks', C.c_int64), ('part', C.c_int64)]
+                ('axis', C.c_int), ('blocks', C.c_int64), ('pad', C.c_int64), ('part', C.c_int64)]
 
 
 class Input(C.Structure):       # pd_input_desc
