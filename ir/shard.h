@@ -45,7 +45,7 @@ Type shard_stored(const Value *param, int degree);
 /* Bytes that member 0 of a group sends for a TensorAllReduce or TensorAllGather (runtime/comm/tensor.c), or a SquareSum of parts; other
  * nodes: 0. */
 int64_t shard_sent(const Node *n, int degree);
-/* Bytes that each member tells each other within a SoftmaxCrossEntropyLoss whose classes are divided; else 0. */
+/* Bytes that each member tells each other within a SoftmaxCrossEntropyLoss, or CountHits, whose classes are divided; else 0. */
 int64_t loss_told(const Node *n);
 /* A Dropout whose operand became this part. */
 void dropout_part(Node *n, Shard s, int degree);

@@ -111,6 +111,18 @@ static bool ends(Chain *c, Node *product, int axis)
 	return product->nin < 3 || !product->in[2] || bias_grows(c, product->in[2], product);
 }
 
+/* The scores are read by the loss, and where hits are counted. */
+static bool scores_only(const Value *scores, const Node *loss)
+{
+	for (int i = 0; i < scores->nuses; i++) {
+		const Use *u = &scores->uses[i];
+
+		if (u->node != loss && (u->node->op != OP_CountHits || u->index))
+			return false;
+	}
+	return !value_is_output(scores);
+}
+
 static bool follow(Arena *a, Chain *c, const Node *loss)
 {
 	const Node *reader = loss;
@@ -118,7 +130,7 @@ static bool follow(Arena *a, Chain *c, const Node *loss)
 	int axis = 1;
 
 	c->classes = v->type.dim[1];
-	while (v && v->kind == VAL_NODE && only_read(v, reader)) {
+	while (v && v->kind == VAL_NODE && (reader == loss ? scores_only(v, loss) : only_read(v, reader))) {
 		Node *n = v->def;
 
 		PUSH(a, c->step, c->n, c->cap) = (Step){ n, axis };
@@ -156,9 +168,13 @@ static void grow(Chain *c, Node *loss, int64_t to, Diag *d)
 		if (!node_infer(n, d))
 			bug("pad: %s does not grow", optab[n->op]->name);
 	}
-	attr_set_int(loss, "classes", c->classes);
-	if (!node_infer(loss, d))
-		bug("pad: the loss does not grow");
+	for (int i = 0; i < loss->in[0]->nuses; i++) {
+		Node *n = loss->in[0]->uses[i].node;
+
+		attr_set_int(n, "classes", c->classes);
+		if (!node_infer(n, d))
+			bug("pad: %s does not grow", optab[n->op]->name);
+	}
 }
 
 bool pass_pad(Module *m, PassCx *cx)

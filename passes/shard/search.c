@@ -68,6 +68,7 @@ static bool may_divide(const ShardSearch *s, const Node *n)
 	switch (n->op) {
 	case OP_Dropout:
 	case OP_DropoutGrad:
+	case OP_CountHits:
 	case OP_SoftmaxCrossEntropyLoss:
 	case OP_SoftmaxCrossEntropyLossGrad: return s->own;
 	case OP_Attention:
@@ -235,7 +236,7 @@ static void price_way(ShardSearch *s, const Node *n, const Speed *speed, Way *w)
 	const double work = node_time(n, speed) - speed->launch; /* below 0: of a view */
 
 	w->price += (work > 0 ? work : 0) / (parts ? s->degree : 1);
-	if (parts && n->op == OP_SoftmaxCrossEntropyLoss)
+	if (parts && (n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_CountHits))
 		w->price += s->latency + (s->degree - 1) * bytes_of(n->in[1]) / s->link_rate;
 }
 

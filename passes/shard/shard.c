@@ -141,7 +141,7 @@ static void localise(Rewrite *r, Node *n, const ShardChoice *c)
 		if (n->op == OP_GatherGrad)
 			attr_set_int(n, "dim0", n->out[0]->type.dim[0]);
 	}
-	if (n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_SoftmaxCrossEntropyLossGrad)
+	if (n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_SoftmaxCrossEntropyLossGrad || n->op == OP_CountHits)
 		attr_set_int(n, "parts", r->s.degree);
 	if (n->op == OP_Dropout)
 		dropout_part(n, *form(r, shard_index(n->out[0]), c->out[0]), r->s.degree);

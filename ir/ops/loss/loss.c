@@ -6,7 +6,8 @@
  *     %dx = SoftmaxCrossEntropyLossGrad(%dloss, %logp, %labels[, %weights])
  *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C}
  * Of scores whose classes are divided among the `parts` members of a tensor group (ir/shard.h; Shoeybi 2019, section 3) each has those of
- * its own; greatest, sum and the label's score of every row, three numbers a member, go to all inside of the forward. Scores from `classes`
+ * its own; greatest, sum and the label's score of every row, three numbers a member, go to all inside of the forward, of CountHits the
+ * greatest and where it is. Scores from `classes`
  * on (0: none; passes/shard/pad.c) are not looked at: their log-softmax is -1e30, so that their gradient is 0.
  *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count
  * On GPUs, made by passes/gpu/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
@@ -256,12 +257,22 @@ static bool by_classes(const Node *n, bool out, int at, ShardWay *w)
 	return true;
 }
 
+/* The same of hits, which are whole. */
+static bool hits_by_classes(const Node *n, bool out, int at, ShardWay *w)
+{
+	const Shard s = out ? w->out[at] : w->in[at];
+
+	return !out && at == 0 && s.kind == SHARD_AXIS && s.axis == 1 && s.outer == 1 &&
+	       ((const struct loss *)n->attr)->parts < 2;
+}
+
 int64_t loss_told(const Node *n)
 {
+	const int64_t numbers = n->op == OP_SoftmaxCrossEntropyLoss ? 3 : n->op == OP_CountHits ? 2 : 0;
 	const Type *x = &n->in[0]->type;
-	const bool parts = n->op == OP_SoftmaxCrossEntropyLoss && ((const struct loss *)n->attr)->parts > 1;
 
-	return parts && x->dim[1] ? 3 * type_bytes(x) / x->dim[1] : 0;
+	return numbers && ((const struct loss *)n->attr)->parts > 1 && x->dim[1] ? numbers * type_bytes(x) / x->dim[1]
+	                                                                         : 0;
 }
 
 /* ---- kernels ---- */
@@ -274,6 +285,20 @@ static void label_holes(const Node *n, Holes *h, const Value *labels, const Valu
 	hole_int(h, "IGNORE", at->has_ignore != 0);
 	hole_text(h, "IGNORED", at->ignore_index == INT64_MIN ? "INT64_MIN" : "%lld", (long long)at->ignore_index);
 	hole_int(h, "WEIGHTS", weights != NULL);
+}
+
+/* Of scores behind which some are of no class; 0: none are. */
+static void class_holes(Holes *h, int64_t classes)
+{
+	hole_int(h, "CLASSES", classes);
+	hole_text(h, "HAS", classes ? "has" : "C");
+}
+
+static const char *of_classes(Holes *h, const Type *x, int64_t classes, int64_t parts)
+{
+	return parts > 1 || classes
+	               ? arena_printf(h->arena, "_of_%lld", (long long)(classes ? classes : x->dim[1] * parts))
+	               : "";
 }
 
 static void holes(const Node *n, Holes *h)
@@ -298,8 +323,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "EACH", reduction(n) == NONE);
 	hole_int(h, "CE", ce);
 	hole_int(h, "PARTS", parts > 1 ? parts : 0);
-	hole_int(h, "CLASSES", classes);
-	hole_text(h, "HAS", classes ? "has" : "C");
+	class_holes(h, classes);
 	hole_text(h, "SCORE", parts > 1 ? "stat[(o * INNER + i) * 3]" : "score[(o * C + label) * INNER + i]");
 	hole_int(h, "PAR", type_numel(x) >= 16384);
 	hole_text(h, "CALL", "%s",
@@ -309,10 +333,7 @@ static void holes(const Node *n, Holes *h)
 		: weights ? "$k($=, $0, $1, $2);"
 			  : "$k($=, $0, $1);");
 	hole_name(h, "%s%s_%lldx%lld%s%s%s%s", ce ? "cross_entropy" : "nll", back ? "_grad" : "",
-		(long long)(x->dim[0] * inner), (long long)x->dim[1],
-		parts > 1 || classes
-			? arena_printf(h->arena, "_of_%lld", (long long)(classes ? classes : x->dim[1] * parts))
-			: "",
+		(long long)(x->dim[0] * inner), (long long)x->dim[1], of_classes(h, x, classes, parts),
 		reduction(n) == MEAN  ? "_mean"
 		: reduction(n) == SUM ? "_sum"
 				      : "",
@@ -379,6 +400,7 @@ static void count_holes(const Node *n, Holes *h)
 
 static void hits_holes(const Node *n, Holes *h)
 {
+	const struct loss *at = n->attr;
 	const Type *x = &n->in[0]->type;
 	int64_t inner = 1;
 
@@ -390,8 +412,10 @@ static void hits_holes(const Node *n, Holes *h)
 	hole_int(h, "C", x->dim[1]);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
-	hole_name(h, "count_hits_%lldx%lld%s", (long long)(x->dim[0] * inner), (long long)x->dim[1],
-		dtype_suffix(x->dtype));
+	hole_int(h, "PARTS", at->parts > 1 ? at->parts : 0);
+	class_holes(h, at->classes);
+	hole_name(h, "count_hits_%lldx%lld%s%s", (long long)(x->dim[0] * inner), (long long)x->dim[1],
+		of_classes(h, x, at->classes, at->parts), dtype_suffix(x->dtype));
 }
 
 static Cost hits_cost(const Node *n) { return cost_bytes(n, (double)type_numel(&n->in[0]->type)); }
@@ -544,9 +568,10 @@ const OpDef op_CountHits = {
 	.maxin = 2,
 	.nout = 1,
 	.flags = OP_PURE,
-	.attrs = attrs,
+	.attrs = ce_attrs,
 	.attrsize = sizeof(struct loss),
 	.shape = hits_shape,
+	.shard = hits_by_classes,
 	.cost = hits_cost,
 	.holes = hits_holes,
 	.cpu = { .file = "hits.cpu.c", .call = "$k($=, $0, $1);" },
