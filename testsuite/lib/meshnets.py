@@ -17,10 +17,10 @@ class Net:
         self.draw, self.r = random.Random(f'mesh {seed}'), np.random.default_rng([seed, 7])
         self.nodes, self.inits, self.n = [], [], 0
 
-    def weight(self, *shape):
+    def weight(self, *shape, less=0):
         name = f'w{len(self.inits)}'
         scale = 1 / np.sqrt(np.prod(shape[1:]) if len(shape) > 2 else shape[0]) if len(shape) > 1 else .3
-        self.inits.append(numpy_helper.from_array((self.r.standard_normal(shape) * scale).astype(np.float32), name))
+        self.inits.append(numpy_helper.from_array((self.r.standard_normal(shape) * scale - less).astype(np.float32), name))
         return name
 
     def const(self, *values, dtype=np.int64):
@@ -131,7 +131,7 @@ SEGMENTS = [bend, gate, heads, turn, means, sums, attention, grouped, images, lo
 
 
 def write(path, seed, classes=None):
-    """(path, names of the segments); classes: so many, whose scores are a product and a bias."""
+    """(path, names of the segments); classes: so many, whose scores are a product and a bias, and less than 0, which padded ones are not."""
     n, width = Net(seed), 4 * D
     first = SEGMENTS[seed % len(SEGMENTS)]
     chain = [first, *n.draw.sample(SEGMENTS, 2)]
@@ -143,11 +143,11 @@ def write(path, seed, classes=None):
         y = s(n, y, width)
     y = n('Add', x, n.linear(y, width, D))
     tied = n.draw.random() < .4 and not classes         # classes are the rows of the table that is looked up
-    biased = classes or n.draw.random() < .5
+    asked, biased = classes, classes or n.draw.random() < .5
     classes = classes or (rows if tied else n.draw.choice([4, 7, 10]))
     scores = n('MatMul', y, n('Transpose', table, perm=[1, 0]) if tied else n.weight(D, classes))
     if not tied and biased:
-        scores = n('Tanh', n('Add', scores, n.weight(classes)))
+        scores = n('Tanh', n('Add', scores, n.weight(classes, less=1.5 if asked else 0)))
     logits = n('Reshape', scores, n.const(-1, classes))
     n.nodes.append(helper.make_node('Reshape', ['labels', n.const([-1])], ['flat']))
     n.nodes.append(helper.make_node('SoftmaxCrossEntropyLoss', [logits, 'flat'], ['loss'], reduction='mean', name='loss',
