@@ -20,7 +20,7 @@ class Net:
     def weight(self, *shape, less=0):
         name = f'w{len(self.inits)}'
         scale = 1 / np.sqrt(np.prod(shape[1:]) if len(shape) > 2 else shape[0]) if len(shape) > 1 else .3
-        self.inits.append(numpy_helper.from_array((self.r.standard_normal(shape) * scale - less).astype(np.float32), name))
+        self.inits.append(numpy_helper.from_array((self.r.standard_normal(shape) * scale - np.array(less)).astype(np.float32), name))
         return name
 
     def const(self, *values, dtype=np.int64):
@@ -131,7 +131,8 @@ SEGMENTS = [bend, gate, heads, turn, means, sums, attention, grouped, images, lo
 
 
 def write(path, seed, classes=None):
-    """(path, names of the segments); classes: so many, whose scores are a product and a bias, and less than 0, which padded ones are not."""
+    """(path, names of the segments); classes: so many, whose scores are a product and a bias, and less than 0, which padded ones are not; the last one's,
+    which lie beside those, are the greatest."""
     n, width = Net(seed), 4 * D
     first = SEGMENTS[seed % len(SEGMENTS)]
     chain = [first, *n.draw.sample(SEGMENTS, 2)]
@@ -147,7 +148,7 @@ def write(path, seed, classes=None):
     classes = classes or (rows if tied else n.draw.choice([4, 7, 10]))
     scores = n('MatMul', y, n('Transpose', table, perm=[1, 0]) if tied else n.weight(D, classes))
     if not tied and biased:
-        scores = n('Tanh', n('Add', scores, n.weight(classes, less=1.5 if asked else 0)))
+        scores = n('Tanh', n('Add', scores, n.weight(classes, less=[1.5] * (asked - 1) + [.9] if asked else 0)))
     logits = n('Reshape', scores, n.const(-1, classes))
     n.nodes.append(helper.make_node('Reshape', ['labels', n.const([-1])], ['flat']))
     n.nodes.append(helper.make_node('SoftmaxCrossEntropyLoss', [logits, 'flat'], ['loss'], reduction='mean', name='loss',
