@@ -8,12 +8,7 @@
 static void NAME(T *restrict y, const T *restrict x, const TL *restrict labels)
 {
 	int64_t hits = 0, all = 0;
-#if CLASSES && PARTS
-	const int64_t left = CLASSES - (int64_t)pd_member() * C;
-	const int has = left < 0 ? 0 : left < C ? (int)left : C;
-#elif CLASSES
-	const int has = CLASSES;
-#endif
+#include "classes.part.h"
 #if PARTS
 	const int64_t first = (int64_t)pd_member() * C;
 	T *own = pd_tensor_room(OUTER * INNER * 2 * sizeof *own);

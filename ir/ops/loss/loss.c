@@ -7,8 +7,8 @@
  *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C}
  * Of scores whose classes are divided among the `parts` members of a tensor group (ir/shard.h; Shoeybi 2019, section 3) each has those of
  * its own; greatest, sum and the label's score of every row, three numbers a member, go to all inside of the forward, of CountHits the
- * greatest and where it is. Scores from `classes`
- * on (0: none; passes/shard/pad.c) are not looked at: their log-softmax is -1e30, so that their gradient is 0.
+ * greatest and where it is. Scores from `classes` on (0: none; passes/shard/pad.c) are not looked at: their log-softmax is -1e30, so that
+ * their gradient is 0.
  *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count
  * On GPUs, made by passes/gpu/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
  * their logarithms never written; scores may be of 16 bits, and their rows longer than the classes are many:

@@ -38,12 +38,7 @@ static void NAME(T *restrict loss,
 #if MEAN
 	T total = 0;
 #endif
-#if CLASSES && PARTS
-	const int64_t left = CLASSES - (int64_t)pd_member() * C;
-	const int has = left < 0 ? 0 : left < C ? (int)left : C;
-#elif CLASSES
-	const int has = CLASSES;
-#endif
+#include "classes.part.h"
 #if PARTS
 	const int64_t first = (int64_t)pd_member() * C;
 	T *stat = pd_tensor_room(OUTER * INNER * 3 * sizeof *stat);
