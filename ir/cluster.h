@@ -9,6 +9,7 @@ typedef struct Device {
 	const char *name;     /* "host[2]" */
 	int host;             /* index into Cluster.host */
 	int index;            /* device index on its host */
+	int members;          /* it is a tensor group of so many (cluster_group.c); 0: one device */
 	bool cuda;            /* else a CPU process */
 	int cores;            /* threads a CPU device may use; 0: not said */
 	int64_t memory;       /* bytes available to pdcc (reserve taken off); 0: not said */

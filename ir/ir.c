@@ -86,6 +86,27 @@ Value *graph_input(Graph *g, const char *name, Type t)
 
 void graph_output(Graph *g, Value *v) { PUSH(g->module->arena, g->out, g->nout, g->capout) = v; }
 
+int stage_tensor(const Module *m, int stage)
+{
+	const int n = m->tensor_of && stage >= 0 && stage < m->ntensor_of ? m->tensor_of[stage] : m->tensor;
+
+	return n > 1 ? n : 1;
+}
+
+int first_task(const Module *m, int rank)
+{
+	int first = 0;
+
+	if (!m->tensor_of)
+		return rank * stage_tensor(m, 0);
+	for (int t = 0; t < m->nstage && m->stage[t]->rank < rank; t++) {
+		const int before = rank - m->stage[t]->rank, all = m->stage[t]->replicas;
+
+		first += (before < all ? before : all) * stage_tensor(m, t);
+	}
+	return first;
+}
+
 int module_stages(const Module *m)
 {
 	int n = 0;

@@ -77,6 +77,7 @@ typedef struct Param {
 	Value *whole;          /* such a piece, or one of optimizer state: of this parameter the rows from `row` on */
 	int64_t row;
 	Shard shard; /* which part of it each device of a tensor group has (passes/shard); data is of the whole */
+	int members; /* of that group, where it is divided */
 	int64_t pad; /* so many of axis pad_axis lie behind what the model has: zeros, in no file (passes/shard/pad.c); data lacks them */
 	int pad_axis;
 	bool mixed; /* some parts of its gradient are row-sparse (all, where rows) */
@@ -256,6 +257,8 @@ struct Module {
 	int64_t batch;        /* size of one microbatch as bound */
 	int64_t export_batch; /* batch size in the file, 0 if symbolic */
 	int tensor;           /* so many devices share each replica of a stage (ir/shard.h); 0, 1: one */
+	int *tensor_of; /* by stage, where they are not all as many, of which `tensor` is the largest; else NULL */
+	int ntensor_of;
 	int64_t microbatches; /* grains per step, over all replicas */
 	int64_t grains;   /* so many grains are one microbatch that is sliced over a stage's replicas; 0: a grain is a
 	                             * microbatch, and replicas have whole ones */
@@ -269,6 +272,11 @@ struct Module {
 
 /* Stages that are no servers. */
 int module_stages(const Module *m);
+/* Devices that share each replica of a stage: the members of its tensor groups. */
+int stage_tensor(const Module *m, int stage);
+/* Programs of all ranks in front of this one: task first_task(m, rank) + member is the program of a member of rank. Of a module that
+ * has stages. */
+int first_task(const Module *m, int rank);
 Module *module_new(Arena *a, const char *name);
 Graph *graph_new(Module *m, const char *name);
 /* The graphs of a stage in the order in which they run: forward, backward, weight if there is one, update; those that are

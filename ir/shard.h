@@ -41,7 +41,7 @@ bool shard_fits(const Type *t, Shard s, int degree);
 Type shard_type(const Type *t, Shard s, int degree);
 Type shard_whole(const Type *part, Shard s, int degree);
 /* What files have of a parameter: the whole, without what was added to it (Param.pad). */
-Type shard_stored(const Value *param, int degree);
+Type shard_stored(const Value *param);
 /* Bytes that member 0 of a group sends for a TensorAllReduce or TensorAllGather (runtime/comm/tensor.c), or a SquareSum of parts; other
  * nodes: 0. */
 int64_t shard_sent(const Node *n, int degree);

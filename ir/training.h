@@ -82,8 +82,11 @@ typedef struct PlanSettings {
 	const char *replicas;          /* "2-1-1", NULL: auto */
 	const struct GivenPlan *given; /* --plan FILE, read (plan.h); else NULL */
 	PlannerKind planner;
-	DpCost dp_cost;         /* of pipedream */
-	int64_t tensor;         /* devices that share each replica of a stage; 0, 1: one */
+	DpCost dp_cost; /* of pipedream */
+	int64_t tensor; /* devices that share each replica of a stage; 0, 1: one */
+	int *tensor_of; /* by stage, where they are not all as many, of which `tensor` is the largest; else NULL */
+	int ntensor_of;
+	int *sequence_of; /* of those, by stage: AlongSequence, where a plan file says it of stages; NULL: `sequence` holds */
 	AlongSequence sequence; /* on: they divide along the sequence what stands between products */
 	int64_t zero; /* replicas of every stage divide 1: the optimizer's state, 2: gradients too, 3: weights too; -1: not said (stage_zero) */
 	bool choose_tensor, choose_zero; /* --tensor auto, --zero auto were asked for: by compiling each */

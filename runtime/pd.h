@@ -106,8 +106,9 @@ typedef struct pd_program {
 	unsigned abi;                               /* PD_ABI */
 	const char *model, *plan, *schedule, *hash; /* hash of the plan: equal on all ranks */
 	int rank, world, stage, stages, replica, replicas;
-	int tensor, member; /* a rank is so many programs, a tensor group, of which this is one; 0: it is alone */
-	bool server;        /* it holds parameters and trains nothing: stage is its number */
+	int tensor, member;   /* a rank is so many programs, a tensor group, of which this is one; 0: it is alone */
+	const int *tensor_of; /* by rank: its programs; NULL: each has as many as this one */
+	bool server;          /* it holds parameters and trains nothing: stage is its number */
 	int threads;
 	bool reproducible;
 	bool shuffle; /* samples are permuted anew in every epoch */
@@ -287,8 +288,9 @@ void pd_gradient_part(const pd_group *g, int i, const void *part, int64_t n);
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
 
 /* n elements of PD_F32 or PD_F64 of microbatch mb, made by the running action or received by it; --first-step writes those of
- * the first step. */
-void pd_value(const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n);
+ * the first step. channels: not 0 where they are images that lie channels-last, of so many channels and pixels. */
+void pd_value(const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n, int64_t channels,
+	int64_t pixels);
 
 /* Tensor groups (comm/tensor.c): all members make these calls in one order.
  * y = the sum of all members' x, count elements of t (f32, f64), the same bits for all; y may be x. */

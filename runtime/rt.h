@@ -129,12 +129,17 @@ void rt_results_find(
 void rt_results_take(const pd_program *p, rt_options *o); /* of rank 0: the next run-N, where nobody named one */
 void rt_results_open(const rt_options *o);                /* of rank 0: that folder, and run/latest */
 
-/* ---- tensor.c: tensor groups. A rank of the plan is `tensor` processes, its members, one beside the other: the tasks of
- * MPI are rank * tensor + member. Peers world + k are the members k of this rank ---- */
+/* ---- tensor.c: tensor groups. A rank of the plan is so many processes, its members, one beside the other: the tasks of
+ * MPI are rt_first_task(rank) + member. Peers world + k are the members k of this rank ---- */
 enum { RT_MEMBERS = 1024 };
 extern int rt_member;
-int rt_group(void); /* members of a rank */
-int rt_task_of(int peer);
+int rt_group(void); /* members of this rank */
+int rt_group_of(int rank);
+int rt_first_task(int rank);
+int rt_tasks(void);       /* of all ranks */
+int rt_task_of(int peer); /* the member of it that this one hears */
+int rt_takers(
+	int peer); /* so many of its members hear this one: the first is rt_task_of, the others each rt_group() further */
 static inline bool rt_leads(const pd_program *p) { return p->rank == 0 && rt_member == 0; } /* it speaks for the run */
 void rt_tensor_tell(void *what, size_t bytes);                 /* what member 0 has, to all members */
 void rt_tensor_all(void *all, const void *mine, size_t bytes); /* what each has, one behind the other, to all */
@@ -150,6 +155,7 @@ enum {
 	RT_TAG_PART,
 	RT_TAG_SLICE,
 	RT_TAG_FILE,
+	RT_TAG_LEAD, /* of member 0 to member 0 alone, whatever the groups are; counted as RT_TAG_FILE is */
 	RT_TAG_HEAD,
 	RT_TAG_IDS,
 	RT_TAG_VALUES,
@@ -172,7 +178,7 @@ void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes);
 void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes);
 void rt_post_sum(int i, int peer, int tag, float *sum, size_t n); /* added as it comes; of ranks that are rt_shared() */
 bool rt_idle(int i);
-/* What all ranks have in mine, in the order of ranks, to all; one at a time. */
+/* What all ranks have in mine, in the order of ranks, to all; one at a time. Of a rank's group: what rt_task_of has. */
 void rt_gather_start(const void *mine, void *all, size_t bytes);
 void rt_gather_wait(void);
 /* A request that MPI itself begins (an MPI_Request), lock held; then what it is for. */

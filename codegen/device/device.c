@@ -386,6 +386,21 @@ static void write_channels(Build *b, Cw *w)
 	cw_close(w, ";");
 }
 
+/* Where stages have unlike tensor groups. */
+static void write_groups(const Build *b, Cw *w)
+{
+	const Module *m = b->m;
+	const char *list = "";
+
+	if (!m->tensor_of)
+		return;
+	for (int r = 0; r < m->schedule->ndevice; r++)
+		list = arena_printf(b->a, "%s%s%d", list, r ? ", " : "", stage_tensor(m, stage_of_rank(b, r)));
+	cw_blank(w);
+	cw_comment(w, "by rank: the programs that share it");
+	cw_line(w, "static const int programs[] = { %s };", list);
+}
+
 static void write_program(Build *b, Cw *w, int rank, int member)
 {
 	const Module *m = b->m;
@@ -402,6 +417,7 @@ static void write_program(Build *b, Cw *w, int rank, int member)
 	}
 	write_channels(b, w);
 	write_links(b, w, rank);
+	write_groups(b, w);
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
 	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s%s\",",
@@ -423,8 +439,9 @@ static void write_program(Build *b, Cw *w, int rank, int member)
 		s->arena);
 	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,",
 		b->chunks ? "params" : "stage_params", b->chunks ? "inputs" : "stage_inputs");
-	if (b->tensor > 1)
-		cw_line(w, ".tensor = %d, .member = %d,", b->tensor, member);
+	if (m->tensor > 1)
+		cw_line(w, ".tensor = %d, .member = %d,%s", stage_tensor(m, t), member,
+			m->tensor_of ? " .tensor_of = programs," : "");
 	if (s->server)
 		cw_line(w, ".server = true,");
 	if (owned_sums(s))
@@ -509,7 +526,7 @@ static void write_start(const Build *b, Cw *w, int first, int replica, const int
 bool emit_device(Build *b, int task)
 {
 	const Module *m = b->m;
-	const int rank = task / b->tensor;
+	const int rank = rank_of_task(b, task);
 	const int first = stage_of_rank(b, rank), replica = rank - b->first_rank[first];
 	const DeviceSchedule *s = &m->schedule->dev[rank];
 	const int d = m->stage[first]->device[replica];
@@ -545,7 +562,7 @@ bool emit_device(Build *b, int task)
 	if (!m->schedule->async)
 		write_step(b, &w, s, shares, m->stage[first]);
 	write_start(b, &w, first, replica, grains);
-	write_program(b, &w, rank, task % b->tensor);
+	write_program(b, &w, rank, task - first_task(m, rank));
 	cw_blank(&w);
 	cw_func(&w, "const pd_program *pd_device(void)");
 	if (b->chunks)

@@ -84,7 +84,7 @@ static bool write_makefile(Build *b)
 			t, t, t, after);
 	for (int r = 0; r < world; r++) {
 		buf_printf(&rules, "obj/device%d.o:", r);
-		const int stage = stage_of_rank(b, r / b->tensor);
+		const int stage = stage_of_rank(b, rank_of_task(b, r));
 
 		for (int t = stage; t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " stage%d/stage%d.h", t, t);
@@ -97,7 +97,7 @@ static bool write_makefile(Build *b)
 		buf_puts(&rules, " obj/runtime.a\n");
 	}
 	for (int r = 0; r < world; r++)
-		if (r == b->tensor * b->first_rank[stage_of_rank(b, r / b->tensor)])
+		if (r == first_task(b->m, b->first_rank[stage_of_rank(b, rank_of_task(b, r))]))
 			first = arena_printf(a, "%s%s%d", first, r ? " " : "", r);
 	build_frame(&out, "Makefile.in",
 		(const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",

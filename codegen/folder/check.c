@@ -116,7 +116,7 @@ static PlanStageSizes sizes_of(const Module *m, const Stage *s)
 
 static void read_plan(Check *c, const Module *m)
 {
-	const Build b = { .m = m, .tensor = 1 };
+	const Build b = { .m = m };
 
 	c->world = m->schedule->ndevice;
 	c->flows = m->schedule->async;
@@ -432,8 +432,8 @@ static void check_devices(Check *c, const Module *m, CXIndex index)
 			*end = 0;
 		c->csv = line;
 		c->stage = stage_of_device(m, r);
-		for (int k = 0; k < (m->tensor > 1 ? m->tensor : 1); k++) {
-			check_file(c, index, arena_printf(c->a, "device%d.c", r * (m->tensor > 1 ? m->tensor : 1) + k));
+		for (int k = first_task(m, r); k < first_task(m, r + 1); k++) {
+			check_file(c, index, arena_printf(c->a, "device%d.c", k));
 			if (!c->flows && strcmp(buf_str(&c->actions), line) != 0)
 				wrong(c, clang.getNullCursor(),
 					"its table of actions differs from line %d of the schedule (schedule.csv)",

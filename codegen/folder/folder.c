@@ -44,7 +44,7 @@ static void hash_model(Build *b)
 	for (int s = 0; s < b->m->nstage; s++)
 		for (int i = 0; i < b->m->stage[s]->nparam; i++) {
 			const Value *v = b->m->stage[s]->param[i];
-			const Type whole = shard_stored(v, b->tensor);
+			const Type whole = shard_stored(v);
 			const char *text = arena_printf(b->a, "%s %d",
 				v->param->onnx_name ? v->param->onnx_name : v->name, dtype_onnx(v->type.dtype));
 
@@ -135,7 +135,6 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 			d, FILELOC(m->file), 711, "programs in f64 for GPUs are not written yet; --target c has them");
 	}
 	before = file_read(arena_printf(b.a, "%s/manifest.json", dir), NULL);
-	b.tensor = m->tensor > 1 ? m->tensor : 1;
 	b.first_rank = NEWN(b.a, int, m->nstage);
 	for (int s = 0; s < m->nstage; s++) {
 		b.first_rank[s] = m->stage[s]->rank;

@@ -107,7 +107,7 @@ static const char *host_list(const Build *b)
 			}
 		for (end = r + 1; end < b->m->schedule->ndevice && !strcmp(host_of(b, end), host);)
 			end++;
-		buf_printf(&out, "%s%s:%d", r ? "," : "", host, (end - r) * b->tensor);
+		buf_printf(&out, "%s%s:%d", r ? "," : "", host, first_task(b->m, end) - first_task(b->m, r));
 	}
 	const char *list = arena_str(b->a, buf_str(&out));
 	buf_free(&out);
@@ -132,7 +132,7 @@ static const char *mpirun_line(Build *b, bool hosts)
 	for (int r = 0; !list && r < world; r++)
 		buf_printf(&out,
 			"%s \\\n\t-np 1 -host %s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"",
-			r ? " :" : "", host_of(b, r / b->tensor), r, r);
+			r ? " :" : "", host_of(b, rank_of_task(b, r)), r, r);
 	const char *text = arena_str(b->a, buf_str(&out));
 	buf_free(&out);
 	return text;
@@ -159,7 +159,7 @@ static bool emit_tolerated(Build *b)
 	for (int i = 0; c && i < c->nwithout; i++) {
 		const char *ranks = "", *name = arena_printf(b->a, "@%s", c->without[i]);
 		for (int task = 0; task < tasks_of(b); task++) {
-			const int r = task / b->tensor, t = stage_of_rank(b, r);
+			const int r = rank_of_task(b, task), t = stage_of_rank(b, r);
 			const Device *d = &c->device[b->m->stage[t]->device[r - b->first_rank[t]]];
 			if (strcmp(c->local ? d->name : c->host[d->host].name, c->without[i]))
 				continue;
@@ -178,7 +178,7 @@ bool emit_launch(Build *b)
 	Buf out = { 0 };
 
 	for (int r = 0; r < world; r++) {
-		const char *host = host_of(b, r / b->tensor);
+		const char *host = host_of(b, rank_of_task(b, r));
 		if (host && host[strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")])
 			return diag_error(b->d, FILELOC(b->c->file), 705,
 				"'%s' is no name of a host that mpirun could be given", host);

@@ -244,7 +244,7 @@ static void json_tensor(const Build *b, Cw *w, const Stage *s)
 
 	for (int i = 0; i < n; i++)
 		for (const Node *x = g[i]->first; x; x = x->next)
-			*(g[i] == s->update ? &step : &each) += shard_sent(x, b->tensor);
+			*(g[i] == s->update ? &step : &each) += shard_sent(x, stage_tensor(b->m, s->id));
 	cw_line(w, "\"tensor_bytes\": { \"microbatch\": %" PRId64 ", \"step\": %" PRId64 " },", each, step);
 }
 
@@ -254,15 +254,16 @@ static void json_stage(Build *b, Cw *w, int t)
 	const char *comma = "";
 	const int zero = s->server ? 0 : stage_zero(&b->t->plan, t);
 
-	cw_line(w, "\"stage\": %d,%s \"replicas\": %d,%s \"inflight\": %d, \"entries\": %d, \"arena\": %" PRId64 ",", t,
-		s->server ? " \"server\": true," : "", s->replicas,
+	cw_line(w, "\"stage\": %d,%s \"replicas\": %d,%s%s \"inflight\": %d, \"entries\": %d, \"arena\": %" PRId64 ",",
+		t, s->server ? " \"server\": true," : "", s->replicas,
+		b->m->tensor_of ? arena_printf(b->a, " \"tensor\": %d,", stage_tensor(b->m, t)) : "",
 		zero ? arena_printf(b->a, " \"zero\": %d,", zero) : "", s->inflight, s->entries, s->arena);
 	if (b->m->schedule->async)
 		cw_line(w,
 			"\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64
 			", \"late\": %d,",
 			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies, b->m->schedule->late);
-	if (b->tensor > 1)
+	if (b->m->tensor > 1)
 		json_tensor(b, w, s);
 	cw_line(w, "\"devices\": [");
 	w->indent++;
@@ -301,7 +302,8 @@ static bool write_json(Build *b)
 		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64
 		", \"world\": %d,%s \"channels\": %d, \"timeout\": %.17g,%s",
 		m->batch, m->microbatches, m->schedule->ndevice,
-		b->tensor > 1 ? arena_printf(b->a, " \"tensor\": %d,", b->tensor) : "", b->channels, timeout_of(b),
+		m->tensor > 1 && !m->tensor_of ? arena_printf(b->a, " \"tensor\": %d,", m->tensor) : "", b->channels,
+		timeout_of(b),
 		m->schedule->async ? arena_printf(b->a, " \"flow\": %d, \"stash\": \"%s\",", m->schedule->lag + 1,
 					     stash_word(m->schedule->rule))
 				   : "");

@@ -20,9 +20,12 @@ void write_told(StageCx *x, Cw *w, const Node *n)
 
 	for (int i = 0; told && !on_gpu(x) && n->phase != PHASE_UPDATE && i < n->nout; i++) {
 		const Value *v = n->out[i];
+		const int64_t channels = v && v->type.layout == LAYOUT_NHWC ? v->type.dim[1] : 0;
+
 		if (v && map_has(told, v->name) && (v->type.dtype == DT_f32 || v->type.dtype == DT_f64))
-			cw_line(w, "pd_value(%s, %s, %s, %s, %s, %" PRId64 ");", quoted(x->b->a, v->name),
-				n->op == OP_Recv ? "true" : "false", use(x, NAME_MB),
-				v->type.dtype == DT_f32 ? "PD_F32" : "PD_F64", value_text(x, v), type_numel(&v->type));
+			cw_line(w, "pd_value(%s, %s, %s, %s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ");",
+				quoted(x->b->a, v->name), n->op == OP_Recv ? "true" : "false", use(x, NAME_MB),
+				v->type.dtype == DT_f32 ? "PD_F32" : "PD_F64", value_text(x, v), type_numel(&v->type),
+				channels, channels ? type_numel(&v->type) / v->type.dim[0] / channels : 0);
 	}
 }

@@ -175,7 +175,16 @@ int owner_of(const Build *b, const Value *v)
 	bug("no stage has parameter %s", v->name);
 }
 
-int tasks_of(const Build *b) { return b->m->schedule->ndevice * b->tensor; }
+int tasks_of(const Build *b) { return first_task(b->m, b->m->schedule->ndevice); }
+
+int rank_of_task(const Build *b, int task)
+{
+	int rank = b->m->tensor_of ? 0 : task / stage_tensor(b->m, 0);
+
+	while (first_task(b->m, rank + 1) <= task)
+		rank++;
+	return rank;
+}
 
 int threads_of(const Build *b, int rank)
 {
@@ -191,8 +200,8 @@ const char *plan_text(const Build *b)
 	const char *s = "";
 
 	for (int t = 0; t < b->m->nstage && !b->m->stage[t]->server; t++)
-		s = arena_printf(b->a, b->tensor > 1 ? "%s%s%dx%d" : "%s%s%d", s, t ? "-" : "",
-			b->m->stage[t]->replicas, b->tensor);
+		s = arena_printf(b->a, b->m->tensor > 1 ? "%s%s%dx%d" : "%s%s%d", s, t ? "-" : "",
+			b->m->stage[t]->replicas, stage_tensor(b->m, t));
 	return s;
 }
 

@@ -24,7 +24,6 @@ typedef struct Build {
 	BuiltFile *file;
 	int nfile, capfile; /* in the order in which they were written */
 	int *first_rank;    /* by stage: of its replica 0 */
-	int tensor;         /* programs of a rank: task rank * tensor + member */
 	bool gpu;           /* --target cuda */
 	bool chunks;        /* some device runs several stages: their names tell them apart */
 	bool split;         /* the schedule has W: backwards are in two parts */
@@ -43,6 +42,7 @@ bool emit_stage(Build *b, const Stage *s);          /* stageN/ */
 bool emit_profile(Build *b, const Stage *s);        /* profile/stageN.c */
 bool emit_device(Build *b, int task);               /* deviceN.c */
 int tasks_of(const Build *b);                       /* how many programs there are */
+int rank_of_task(const Build *b, int task);         /* whose member it is */
 bool emit_bundle(Build *b);                         /* everything else */
 bool emit_launch(Build *b);                         /* run.sh */
 bool emit_plan(Build *b);                           /* plan.txt, plan.json, schedule.csv */

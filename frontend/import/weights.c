@@ -19,7 +19,7 @@ static bool listed(Value *const *param, int n, const Value *v)
 
 /* Weights and buffers of these params as safetensors entries; *count of them. Pieces of a table are entries of their own
  * where it is not listed itself. */
-static st_tensor *entries(Arena *a, Value *const *param, int n, int tensor, int *count)
+static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
 {
 	st_tensor *t = NEWN(a, st_tensor, n);
 
@@ -35,7 +35,7 @@ static st_tensor *entries(Arena *a, Value *const *param, int n, int tensor, int 
 			x->name =
 				arena_printf(a, "%s" ST_PIECE, x->name, v->param->row, v->param->row + v->type.dim[0]);
 		strncpy(x->dtype, st_dtype(dtype_onnx(v->type.dtype)), sizeof x->dtype - 1);
-		const Type whole = shard_stored(v, tensor);
+		const Type whole = shard_stored(v);
 
 		x->rank = whole.rank;
 		for (int k = 0; k < x->rank; k++)
@@ -67,9 +67,9 @@ static uint64_t key_of(const char *name)
 }
 
 /* Random weights keep the size of activations: uniform in 1 / sqrt(inputs); vectors start small. */
-static bool write_filled(FILE *f, const Value *v, int tensor)
+static bool write_filled(FILE *f, const Value *v)
 {
-	const Type whole = shard_stored(v, tensor), *t = &whole;
+	const Type whole = shard_stored(v), *t = &whole;
 	const int64_t n = type_numel(t), fan = t->rank > 1 ? n / t->dim[0] : 0;
 	const double r = v->param->random && fan > 0 ? 1 / sqrt((double)fan) : v->param->fill;
 	const uint64_t key = key_of(v->param->whole ? v->param->whole->name : v->name);
@@ -116,7 +116,7 @@ static bool write_data(FILE *f, const Param *p, size_t bytes)
 }
 
 /* Tensor by tensor: nothing is held in memory. */
-static bool write_tensors(FILE *f, const char *start, size_t head, const st_tensor *t, int count, int tensor)
+static bool write_tensors(FILE *f, const char *start, size_t head, const st_tensor *t, int count)
 {
 	bool ok = fwrite(start, 1, head, f) == head;
 
@@ -124,21 +124,21 @@ static bool write_tensors(FILE *f, const char *start, size_t head, const st_tens
 		const Value *v = (const Value *)(const void *)t[i].data;
 
 		ok = fseeko(f, (off_t)(head + t[i].offset), SEEK_SET) == 0 &&
-		     (v->param->data ? write_data(f, v->param, t[i].bytes) : write_filled(f, v, tensor));
+		     (v->param->data ? write_data(f, v->param, t[i].bytes) : write_filled(f, v));
 	}
 	return ok;
 }
 
-bool weights_write(const char *path, Value *const *param, int n, int tensor, Diag *d)
+bool weights_write(const char *path, Value *const *param, int n, Diag *d)
 {
 	Arena *a = arena_new();
 	size_t head;
 	int count;
-	st_tensor *t = entries(a, param, n, tensor, &count);
+	st_tensor *t = entries(a, param, n, &count);
 	char *start = st_layout(t, count, -1, &head);
 	const char *part = arena_printf(a, "%s.part", path);
 	FILE *f = fopen(part, "wb");
-	bool ok = f && write_tensors(f, start, head, t, count, tensor);
+	bool ok = f && write_tensors(f, start, head, t, count);
 
 	ok = (!f || fclose(f) == 0) && ok && rename(part, path) == 0;
 	if (!ok) {
@@ -247,7 +247,7 @@ bool onnx_write_trained(const char *model, const Module *m, const char *data, co
 	bool ok = p && torch_unfold(a, p, model, true, NULL, d);
 
 	if (ok) {
-		st_tensor *t = entries(a, m->param, m->nparam, m->tensor > 1 ? m->tensor : 1, &count);
+		st_tensor *t = entries(a, m->param, m->nparam, &count);
 		char *start = st_layout(t, count, -1, &head);
 
 		map_init(&weights, a, true);

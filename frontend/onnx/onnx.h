@@ -60,6 +60,6 @@ const CanonFact *canon_fact(int i);
 enum { OPSET_LEAST = 6, OPSET_MOST = 27 };
 
 /* A safetensors file with the initial values of these params; random and filled ones are written out. */
-bool weights_write(const char *path, Value *const *param, int n, int tensor, Diag *d);
+bool weights_write(const char *path, Value *const *param, int n, Diag *d);
 
 #endif

@@ -441,7 +441,7 @@ static void axes(Parser *s, const Value *v)
 {
 	const Param *p = v->param;
 	const Type *t = p->part && p->of ? &p->of->type : &v->type;
-	const int64_t members = s->m->tensor > 1 ? s->m->tensor : 1;
+	const int64_t members = p->members > 1 ? p->members : 1;
 
 	if (p->shard.kind == SHARD_AXIS && p->shard.axis >= t->rank)
 		fault(s, "'%s' has no axis %d", v->name, p->shard.axis);
@@ -490,6 +490,8 @@ static void param(Parser *s)
 				p->shard.outer ? p->shard.outer : 1 };
 		else if (strcmp(k, "blocks") == 0)
 			p->shard.outer = lex_int(s, 1, (int64_t)1 << 40);
+		else if (strcmp(k, "members") == 0)
+			p->members = (int)lex_int(s, 2, 1 << 16);
 		else if (strcmp(k, "pad") == 0)
 			p->pad = lex_int(s, 1, (int64_t)1 << 40);
 		else if (strcmp(k, "padded") == 0)
@@ -505,6 +507,8 @@ static void param(Parser *s)
 		else
 			lex_unknown_key(s, k);
 	}
+	if (p->shard.kind == SHARD_AXIS && !p->members)
+		p->members = s->m->tensor > 1 ? s->m->tensor : 1;
 	piece(s, v);
 	axes(s, v);
 }
@@ -518,6 +522,22 @@ static double seconds(Parser *s)
 	if (!(v >= 0 && v < 1e9))
 		fault(s, "seconds must lie in 0..1e9");
 	return v;
+}
+
+/* "4-8": devices of a replica, by stage. */
+static void groups(Parser *s, const char *text)
+{
+	int cap = 0, read = 0;
+
+	s->m->ntensor_of = 0;
+	for (int n; sscanf(text, "%5d%n", &n, &read) == 1; text += *text == '-') {
+		if (n < 1 || n > 1 << 16)
+			break;
+		PUSH(s->m->arena, s->m->tensor_of, s->m->ntensor_of, cap) = n;
+		text += read;
+	}
+	if (*text || !s->m->ntensor_of)
+		fault(s, "the devices of each stage's replicas are expected here, as \"4-8\"");
 }
 
 static void header(Parser *s)
@@ -539,6 +559,8 @@ static void header(Parser *s)
 			s->m->batch = lex_int(s, 1, (int64_t)1 << 40);
 		else if (strcmp(k, "tensor") == 0)
 			s->m->tensor = (int)lex_int(s, 2, 1 << 16);
+		else if (strcmp(k, "tensors") == 0)
+			groups(s, lex_word(s));
 		else if (strcmp(k, "export_batch") == 0)
 			s->m->export_batch = lex_int(s, 1, (int64_t)1 << 40);
 		else if (strcmp(k, "microbatches") == 0)

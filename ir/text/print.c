@@ -373,7 +373,7 @@ static void constant(Buf *b, const Value *v, const PrintOpt *o)
 	buf_puts(b, "]\n");
 }
 
-static void param(Buf *b, const Value *v)
+static void param(Buf *b, const Module *m, const Value *v)
 {
 	const Param *p = v->param;
 	bool first = true;
@@ -409,6 +409,8 @@ static void param(Buf *b, const Value *v)
 		key_int(b, &first, "shard", p->shard.axis);
 		if (p->shard.outer > 1)
 			key_int(b, &first, "blocks", p->shard.outer);
+		if (m->tensor_of)
+			key_int(b, &first, "members", p->members);
 	}
 	if (p->pad) {
 		key_int(b, &first, "pad", p->pad);
@@ -557,6 +559,16 @@ static void schedule(Buf *b, const Schedule *s)
 	buf_puts(b, "}\n");
 }
 
+/* "4-8": by stage. */
+static const char *groups(const Module *m)
+{
+	const char *s = "";
+
+	for (int t = 0; t < m->ntensor_of; t++)
+		s = arena_printf(m->arena, "%s%s%d", s, t ? "-" : "", m->tensor_of[t]);
+	return s;
+}
+
 void module_print(Buf *b, const Module *m, const PrintOpt *o)
 {
 	bool first = true;
@@ -575,6 +587,8 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		key_int(b, &first, "microbatches", m->microbatches);
 	if (m->tensor > 1)
 		key_int(b, &first, "tensor", m->tensor);
+	if (m->tensor_of)
+		key_word(b, &first, "tensors", groups(m));
 	if (m->grains)
 		key_int(b, &first, "grains", m->grains);
 	if (m->step_time > 0) { /* an estimate: as many digits as the programs print */
@@ -589,7 +603,7 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		if (m->konst[i]->nuses)
 			constant(b, m->konst[i], o);
 	for (int i = 0; i < m->nparam; i++)
-		param(b, m->param[i]);
+		param(b, m, m->param[i]);
 	if (m->graph) {
 		buf_puts(b, "graph @");
 		word(b, m->graph->name);

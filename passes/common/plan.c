@@ -33,41 +33,59 @@ bool plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d)
 	}
 }
 
-bool plan_tensor(Arena *a, const char **text, int64_t *tensor, Diag *d)
+void plan_degrees(PlanSettings *p, int *degree, int n)
 {
-	const char *out = "", *s = *text;
-	long long degree = 0;
+	bool alike = true;
+
+	p->tensor = 0;
+	for (int i = 0; i < n; i++) {
+		alike &= degree[i] == degree[0];
+		p->tensor = degree[i] > p->tensor ? degree[i] : p->tensor;
+	}
+	p->tensor_of = alike ? NULL : degree;
+	p->ntensor_of = alike ? 0 : n;
+}
+
+/* "2x4", or "2" of one device each. */
+static bool one_stage(const char **s, int *replicas, int *members)
+{
+	int read = 0;
+
+	*members = 1;
+	if (sscanf(*s, "%4dx%4d%n", replicas, members, &read) != 2 && sscanf(*s, "%5d%n", replicas, &read) != 1)
+		return false;
+	*s += read;
+	return true;
+}
+
+bool plan_tensor(Arena *a, PlanSettings *p, Diag *d)
+{
+	const char *text = p->replicas, *out = "", *s = text;
+	const int64_t said = p->tensor;
+	int *degree = NULL, n = 0, cap = 0;
 
 	if (!s || !isdigit((unsigned char)*s) || !strchr(s, 'x'))
 		return true;
-	for (int stage = 0;; stage++) {
-		int r = 0, t = 1, read = 0;
+	for (;; s++) {
+		int r = 0, t = 1;
 
-		if (sscanf(s, "%4dx%4d%n", &r, &t, &read) != 2) {
-			t = 1;
-			if (sscanf(s, "%5d%n", &r, &read) != 1)
-				return diag_error(d, NOLOC, 402,
-					"plan '%s': stage %d is replicas x devices of each, as in 2x4-1x4", *text,
-					stage);
-		}
-		if (t < 1 || (degree && t != degree))
+		if (!one_stage(&s, &r, &t) || t < 1 || t > GROUP_MOST)
 			return diag_error(d, NOLOC, 402,
-				"plan '%s': stage %d has %d devices a replica, those before have %lld; one number for all stages is supported",
-				*text, stage, t, degree);
-		degree = t;
-		out = arena_printf(a, "%s%s%d", out, stage ? "-" : "", r);
-		s += read;
+				"plan '%s': stage %d is replicas x devices of each, as in 2x4-1x8", text, n);
+		PUSH(a, degree, n, cap) = t;
+		out = arena_printf(a, "%s%s%d", out, n > 1 ? "-" : "", r);
 		if (*s != '-')
 			break;
-		s++;
 	}
 	if (*s)
-		return diag_error(d, NOLOC, 402, "plan '%s': unexpected '%c'; write 2x4-1x4", *text, *s);
-	if (*tensor && *tensor != degree)
-		return diag_error(d, NOLOC, 402, "plan '%s' has %lld devices a replica, --tensor %lld asks for others",
-			*text, degree, (long long)*tensor);
-	*text = out;
-	*tensor = degree;
+		return diag_error(d, NOLOC, 402, "plan '%s': unexpected '%c'; write 2x4-1x8", text, *s);
+	for (int i = 0; i < n; i++)
+		if (said && degree[i] != said)
+			return diag_error(d, NOLOC, 402,
+				"plan '%s' has %d devices a replica of stage %d, --tensor %lld asks for others", text,
+				degree[i], i, (long long)said);
+	p->replicas = out;
+	plan_degrees(p, degree, n);
 	return true;
 }
 

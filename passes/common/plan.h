@@ -7,9 +7,11 @@
 
 /* "2-1-1" or "2:1:1" -> replicas per stage. False after E0402 when it is not that. "auto" and NULL give *n = 0. */
 bool plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
-/* "2x4-1x4": replicas and the devices of each, which becomes *tensor, and *text "2-1"; where a text has no x, both stay. False
- * after E0402 where the counts differ, or are not what *tensor said. */
-bool plan_tensor(Arena *a, const char **text, int64_t *tensor, Diag *d);
+/* "2x4-1x8": replicas and the devices of each, which become p->tensor, or p->tensor_of where stages are unlike, and p->replicas "2-1";
+ * where the text has no x, all stay. False after E0402, also where the counts are not what p->tensor said. */
+bool plan_tensor(Arena *a, PlanSettings *p, Diag *d);
+/* Of stages that have so many devices a replica: p->tensor, and p->tensor_of where they are unlike. */
+void plan_degrees(PlanSettings *p, int *degree, int n);
 const char *plan_str(Arena *a, const Plan *p); /* "2-1-1" */
 
 /* The schedule of this module: chosen, else asked for. */

@@ -197,7 +197,7 @@ static double member_time(const Module *m, const Node *n, const Cluster *c, cons
 {
 	const Link link = c && c->ndevice ? cluster_link(c, 0, 0) : (Link){ .bandwidth = 8e9, .latency = 2e-6 };
 	const Value *all = n->op == OP_TensorReduceScatter ? n->in[0] : n->out[0];
-	const double d = m->tensor, bytes = all ? (double)value_bytes(all) : 0;
+	const double d = stage_tensor(m, n->stage), bytes = all ? (double)value_bytes(all) : 0;
 
 	if (n->op == OP_TensorAllReduce)
 		return s->launch + 2 * link.latency + 2 * (d - 1) / d * bytes / link.bandwidth;

@@ -107,7 +107,7 @@ static Node *cast_for(Amp *a, Node *n, Value *v, DType t)
 		.g = n->graph,
 		.before = before,
 		.loc = n->loc,
-		.stage = n->stage,
+		.stage = -1,
 		.d = a->cx->d,
 		.phase = n->phase == PHASE_UPDATE ? PHASE_BWD : n->phase };
 	Node *c = build(&b, OP_Cast, NULL, 1, &v, arena_printf(a->cx->scratch, "%s.%s", v->name, dtype_name(t)));

@@ -86,7 +86,7 @@ static Value *in_layout(Layouts *l, Node *n, Value *v, Layout layout)
 		.g = n->graph,
 		.before = before,
 		.loc = n->loc,
-		.stage = n->stage,
+		.stage = -1,
 		.d = l->cx->d,
 		.phase = n->phase == PHASE_UPDATE ? PHASE_BWD : n->phase };
 	Node *r = build(&b, OP_Reorder, NULL, 1, &v, v->name);

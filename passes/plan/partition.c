@@ -393,6 +393,70 @@ static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *
 	return worth(whole->t, best->t) ? whole : best;
 }
 
+/* A text of the IR may say anything. */
+static bool stages_fit(const Module *m, const PassCx *cx)
+{
+	const PlanSettings *p = &cx->train->plan;
+	int *n = NEWN(cx->scratch, int, m->ntensor_of);
+
+	if (p->ntensor_of != m->ntensor_of || memcmp(p->tensor_of, m->tensor_of, sizeof *n * (size_t)m->ntensor_of))
+		return diag_error(cx->d, FILELOC(m->file), 410,
+			"the graph is divided for groups that are not those of the plan; start from a text in front of shard");
+	for (const Node *k = m->graph->first; k; k = k->next) {
+		if (k->stage >= m->ntensor_of)
+			return diag_error(cx->d, k->loc, 410,
+				"a node of stage %d of a graph that is divided for %d stages", k->stage, m->ntensor_of);
+		if (k->stage >= 0 && k->phase == PHASE_FWD)
+			n[k->stage]++;
+	}
+	for (int s = 0; s < m->ntensor_of; s++)
+		if (!n[s])
+			return diag_error(cx->d, FILELOC(m->file), 410,
+				"the graph is divided for %d stages, none of its nodes is of stage %d", m->ntensor_of,
+				s);
+	return true;
+}
+
+/* Stages of unlike groups: they were cut before the graph was divided (passes/shard), and are looked at as they are now. */
+static bool known_stages(Module *m, PassCx *cx, const Cluster *workers)
+{
+	const Plan *first = cx->plan && cx->plan->nstage == m->ntensor_of ? cx->plan : NULL;
+	Look l = { .cx = *cx, .g = { .m = m, .cx = &l.cx } };
+	GivenPlan given = { .by = "as asked", .micro = m->microbatches };
+
+	if (!stages_fit(m, cx))
+		return false;
+	segments_known(&l.g, m->ntensor_of);
+	if (!plan_parse(cx->scratch, cx->train->plan.given ? NULL : cx->train->plan.replicas, &given.replicas, &given.n,
+		    cx->d))
+		return false;
+	if (cx->train->plan.given)
+		given = *cx->train->plan.given;
+	else
+		for (int i = 0; i < given.n; i++)
+			given.ndevice += given.replicas[i];
+	given.until = NEWN(cx->scratch, const char *, given.n);
+	given.line = given.line ? given.line : NEWN(cx->scratch, int, given.n);
+	given.col = given.col ? given.col : NEWN(cx->scratch, int, given.n);
+	given.device = NEWN(cx->scratch, int, given.ndevice);
+	for (int r = 0; r < given.ndevice; r++)
+		given.device[r] = r;
+	for (int i = 0; i + 1 < given.n; i++)
+		given.until[i] = until_name(&l.g, i);
+	l.p = plan_model(cx->scratch, &l.g);
+	l.p->c = workers;
+	search_start(&l.s, cx->scratch, l.p);
+	l.t = given_plan(&l.s, &l.g, &given);
+	const Plan cut = first ? *first : (Plan){ 0 };
+	if (!l.t || !plan_keeps_pins(l.p, l.t, cx->d) || !plan_write(&l.g, &l.s, l.t, true))
+		return false;
+	cx->plan = l.cx.plan;
+	cx->plan->order = cut.order;
+	for (int i = 0; i < cut.nstage; i++)
+		cx->plan->stage[i].until = cut.stage[i].until;
+	return true;
+}
+
 bool pass_partition(Module *m, PassCx *cx)
 {
 	Cluster one = { .ndevice = 1, .device = &(Device){ .name = "device" } };
@@ -422,6 +486,8 @@ bool pass_partition(Module *m, PassCx *cx)
 		return diag_error(
 			cx->d, FILELOC(c->file), 403, "no host of the cluster has the role worker (nodes: roles)");
 	q.workers = workers.ndevice ? &workers : &one;
+	if (m->tensor_of)
+		return known_stages(m, cx, q.workers);
 	Look *l = best_order(m, cx, &q, &tried, &played, &file);
 	l->cx.d = cx->d;
 	if (l->t && cx->train && cx->train->plan.choose_schedule)

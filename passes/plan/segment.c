@@ -103,14 +103,49 @@ void segments_find(Segments *g, int wanted)
 
 void segments_clear(const Segments *g)
 {
+	if (g->known)
+		return;
 	for (Node *k = g->m->graph->first; k; k = k->next)
 		k->stage = -1;
+}
+
+void segments_known(Segments *g, int n)
+{
+	Node **main;
+	int at = 0;
+
+	g->known = true;
+	spread_stages(g->m);
+	g->nnode = main_nodes(g->m, g->cx->scratch, &main);
+	g->node = NEWN(g->cx->scratch, Node *, g->nnode);
+	g->n = n;
+	g->seg = NEWN(g->cx->scratch, Seg, n);
+	for (int s = 0; s < n; s++) {
+		g->seg[s] = (Seg){ .first = at, .name = "-" };
+		for (int i = 0; i < g->nnode; i++)
+			if (main[i]->stage == s) {
+				if (optab[main[i]->op]->flags & OP_HEAVY || g->seg[s].name[0] == '-')
+					g->seg[s].name = node_label(main[i]);
+				g->node[at++] = main[i];
+			}
+		g->seg[s].end = at;
+	}
+}
+
+static void unmark(const Module *m)
+{
+	for (Node *n = m->graph->first; n; n = n->next)
+		n->mark = 0;
 }
 
 void segments_assign(Segments *g, const int *cut, int n)
 {
 	Node **all;
 
+	if (g->known) {
+		unmark(g->m);
+		return;
+	}
 	main_nodes(g->m, g->cx->scratch, &all); /* sets the marks again */
 	for (int s = 0; s < n; s++) {
 		const int end = s + 1 < n ? cut[s + 1] : g->n;

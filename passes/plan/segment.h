@@ -16,6 +16,7 @@ typedef struct Segments {
 	Module *m;
 	PassCx *cx;
 	Order order; /* of node; the graph keeps the file's */
+	bool known;  /* the stages are: each is a segment, and nodes keep theirs (segments_known) */
 	Node **node;
 	int nnode; /* the main nodes (stages.h) */
 	Seg *seg;
@@ -24,6 +25,8 @@ typedef struct Segments {
 
 /* wanted: stages that a plan asks for. When there are fewer library calls than that, every node is a place to cut. */
 void segments_find(Segments *g, int wanted);
+/* The segments are the n stages that nodes have: those that passes have added since get the stage of what they are for. */
+void segments_known(Segments *g, int n);
 /* Every node of the module has its segment as Node.stage; segments_clear: -1 again. */
 void segments_spread(Segments *g);
 void segments_clear(const Segments *g);

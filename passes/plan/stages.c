@@ -117,7 +117,7 @@ static int stage_by_location(const Node *n)
 static void place_backward(Graph *g)
 {
 	for (Node *n = g->first; n; n = n->next) {
-		if (n->phase != PHASE_BWD)
+		if (n->phase != PHASE_BWD || n->stage >= 0)
 			continue;
 		const int dy = first_operand(n, PHASE_BWD);
 		n->stage = n->fwd ? n->fwd->stage : -1;
@@ -152,7 +152,7 @@ int first_holder(const Value *param)
 static void place_update(Graph *g)
 {
 	for (Node *n = g->first; n; n = n->next) {
-		if (n->phase != PHASE_UPDATE)
+		if (n->phase != PHASE_UPDATE || n->stage >= 0)
 			continue;
 		if (n->op == OP_RunningStat)
 			n->stage = first_operand(n, PHASE_UPDATE);

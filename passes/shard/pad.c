@@ -179,7 +179,10 @@ static void grow(Chain *c, Node *loss, int64_t to, Diag *d)
 
 bool pass_pad(Module *m, PassCx *cx)
 {
-	const int degree = cx->train ? (int)cx->train->plan.tensor : 0;
+	const PlanSettings *p = cx->train ? &cx->train->plan : NULL;
+	const int degree = !p             ? 0
+	                   : p->tensor_of ? p->tensor_of[p->ntensor_of - 1]
+	                                  : (int)p->tensor; /* losses are in the last stage */
 
 	for (Node *n = m->graph->first; n && degree > 1 && !target_cuda(cx->train); n = n->next) {
 		Chain c = { 0 };

@@ -59,12 +59,31 @@ static void add_form(ShardSearch *s, Work *w, const Value *v, Shard shard)
 static ShardWay way_new(ShardSearch *s, const Node *n)
 {
 	return (ShardWay){
-		.degree = s->degree, .in = NEWN(s->arena, Shard, n->nin), .out = NEWN(s->arena, Shard, n->nout)
+		.degree = shard_degree(s, n), .in = NEWN(s->arena, Shard, n->nin), .out = NEWN(s->arena, Shard, n->nout)
 	};
+}
+
+int shard_members(const ShardSearch *s, const Value *v)
+{
+	const int home = s->home[shard_index(v)];
+
+	return !s->tensor_of ? s->degree : home < 0 ? 1 : s->tensor_of[home];
+}
+
+int64_t shard_samples(const ShardSearch *s, int stage)
+{
+	return !s->along || (stage >= 0 && s->along[stage] == SEQUENCE_ON) ? s->samples : 0;
+}
+
+int64_t shard_samples_of(const ShardSearch *s, int value)
+{
+	return s->along ? shard_samples(s, s->home[value]) : s->samples;
 }
 
 static bool may_divide(const ShardSearch *s, const Node *n)
 {
+	if (shard_degree(s, n) < 2)
+		return false;
 	switch (n->op) {
 	case OP_Dropout:
 	case OP_DropoutGrad:
@@ -117,12 +136,28 @@ static bool way_of(ShardSearch *s, const Node *n, bool out, int at, ShardWay *w)
 	return f.kind != SHARD_AXIS || f.axis || attr_int(n, "axis") || (s->own && table && multiplied(table));
 }
 
+/* What comes from another group is whole; so are the gradients of a weight that several stages have, each of which is told all of
+ * them (passes/comm). */
+static bool at_home(const ShardSearch *s, const Node *n, const ShardWay *w)
+{
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && w->in[i].kind != SHARD_WHOLE && shard_foreign(s, n, n->in[i]))
+			return false;
+	for (int i = 0; i < n->nout && s->tensor_of && n->phase == PHASE_UPDATE; i++) {
+		const int owner = n->out[i] ? s->owner[shard_index(n->out[i])] : -1;
+
+		if (owner >= 0 && s->home[owner] < 0 && w->out[i].kind != SHARD_WHOLE)
+			return false;
+	}
+	return true;
+}
+
 static void carry(ShardSearch *s, Work *work, const Node *n, bool out, int at, Shard shard)
 {
 	ShardWay w = way_new(s, n);
 
 	*(out ? &w.out[at] : &w.in[at]) = shard;
-	if (!way_of(s, n, out, at, &w))
+	if (!way_of(s, n, out, at, &w) || !at_home(s, n, &w))
 		return;
 	for (int i = 0; i < n->nin; i++)
 		if (n->in[i])
@@ -144,11 +179,14 @@ static void seed_sequence(ShardSearch *s, Work *work)
 		const Node *n = s->node[i];
 		const Value *x = n->in[0];
 
+		if (!shard_samples(s, n->stage))
+			continue;
 		if ((n->op != OP_LayerNormalization && n->op != OP_RMSNormalization) || n->phase != PHASE_FWD)
 			continue;
 		const bool folded = x->type.rank == 2;
 		const Shard rows = { SHARD_AXIS, folded ? 0 : 1, folded ? s->samples : 1 };
-		if (x->type.rank > 1 && x->type.dim[0] % s->samples == 0 && shard_fits(&x->type, rows, s->degree))
+		if (x->type.rank > 1 && x->type.dim[0] % s->samples == 0 && shard_degree(s, n) > 1 &&
+			shard_fits(&x->type, rows, shard_degree(s, n)) && !shard_foreign(s, n, x))
 			add_form(s, work, x, rows);
 	}
 }
@@ -162,10 +200,12 @@ static void candidates(ShardSearch *s)
 		for (int k = 0; k < s->value[i]->nuses && s->value[i]->kind == VAL_PARAM; k++) {
 			const Use *u = &s->value[i]->uses[k];
 
+			if (shard_members(s, s->value[i]) < 2)
+				continue;
 			for (int axis = 0; axis < s->value[i]->type.rank && divides_weights(u->node); axis++) {
 				const Shard seed = { SHARD_AXIS, axis, 1 };
 
-				if (shard_fits(&s->value[i]->type, seed, s->degree))
+				if (shard_fits(&s->value[i]->type, seed, shard_members(s, s->value[i])))
 					add_form(s, &work, s->value[i], seed);
 			}
 		}
@@ -178,7 +218,8 @@ static void candidates(ShardSearch *s)
 		if (v->def)
 			carry(s, &work, v->def, true, v->index, shard);
 		for (int k = 0; k < v->nuses; k++)
-			carry(s, &work, v->uses[k].node, false, v->uses[k].index, shard);
+			if (!shard_foreign(s, v->uses[k].node, v))
+				carry(s, &work, v->uses[k].node, false, v->uses[k].index, shard);
 	}
 }
 
@@ -221,6 +262,7 @@ static bool stashed(const Value *v)
 
 static void price_way(ShardSearch *s, const Node *n, const Speed *speed, Way *w)
 {
+	const int degree = shard_degree(s, n);
 	bool parts = false;
 
 	for (int i = 0; i < n->nin; i++)
@@ -230,14 +272,14 @@ static void price_way(ShardSearch *s, const Node *n, const Speed *speed, Way *w)
 
 		parts |= cut;
 		if (n->out[i])
-			w->price += (s->samples && stashed(n->out[i]) ? SEQUENCE_PRICE : RESULT_PRICE) *
-			            bytes_of(n->out[i]) / (cut ? s->degree : 1);
+			w->price += (shard_samples(s, n->stage) && stashed(n->out[i]) ? SEQUENCE_PRICE : RESULT_PRICE) *
+			            bytes_of(n->out[i]) / (cut ? degree : 1);
 	}
 	const double work = node_time(n, speed) - speed->launch; /* below 0: of a view */
 
-	w->price += (work > 0 ? work : 0) / (parts ? s->degree : 1);
+	w->price += (work > 0 ? work : 0) / (parts ? degree : 1);
 	if (parts && (n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_CountHits))
-		w->price += s->latency + (s->degree - 1) * bytes_of(n->in[1]) / s->link_rate;
+		w->price += s->latency + (degree - 1) * bytes_of(n->in[1]) / s->link_rate;
 }
 
 /* scattered: where a bias is added behind the sum, the form of that. */
@@ -246,7 +288,7 @@ static void add_way(ShardSearch *s, Ways *ways, const Node *n, const ShardWay *w
 	Way *to = &ways->way[ways->n];
 	bool known = ways->n == WAYS;
 
-	if (known)
+	if (known || !at_home(s, n, w))
 		return;
 	*to = (Way){ .c = { NEWN(s->arena, int, n->nin), NEWN(s->arena, int, n->nout), w->bias_last } };
 	for (int i = 0; i < n->nin; i++)
@@ -325,7 +367,9 @@ static double ahead(const ShardSearch *s, const Value *v, int want)
 		if (n->phase == PHASE_FWD && (n->op == OP_Gemm || n->op == OP_MatMul) && v->type.rank == 2)
 			bytes += bytes_of(n->out[0]);
 	}
-	return looked_up(v) ? (s->degree - 1) * bytes / s->degree / s->link_rate : 0;
+	const double d = shard_members(s, v);
+
+	return looked_up(v) ? (d - 1) * bytes / d / s->link_rate : 0;
 }
 
 /* v is asked for in form `want`: what that costs, and what there is then. Less than 0: that cannot be. */
@@ -333,14 +377,15 @@ static double convert(ShardSearch *s, State *t, const Value *v, int want, bool i
 {
 	const Forms *f = &s->forms[shard_index(v)];
 	uint16_t *have = &t->have[shard_index(v)];
-	const double bytes = bytes_of(v), d = s->degree;
+	const double bytes = bytes_of(v), d = shard_members(s, v);
 
 	if (*have & 1 << want)
 		return in_place && t->home[shard_index(v)] != want ? -1 : 0;
 	if (!*have && v->kind == VAL_PARAM) {
 		*have = (uint16_t)(1 << want);
 		t->home[shard_index(v)] = (uint8_t)want;
-		return (s->samples ? SEQUENCE_WEIGHT : WEIGHT_PRICE) * bytes / (want == WHOLE ? 1 : d) +
+		return (shard_samples_of(s, shard_index(v)) ? SEQUENCE_WEIGHT : WEIGHT_PRICE) * bytes /
+		               (want == WHOLE ? 1 : d) +
 		       ahead(s, v, want);
 	}
 	if (in_place || f->form[want].kind == SHARD_PARTIAL)
@@ -360,13 +405,13 @@ static double convert(ShardSearch *s, State *t, const Value *v, int want, bool i
 static double convert_all(ShardSearch *s, State *t, const Value *v, int want, bool in_place)
 {
 	const uint16_t had = t->have[shard_index(v)];
-	const double price = convert(s, t, v, want, in_place), d = s->degree;
+	const double price = convert(s, t, v, want, in_place), d = shard_members(s, v);
 	const Forms *f = &s->forms[shard_index(v)];
 
 	if (price < 0 || !had || had & 1 << want || had & 1 << WHOLE || !has(f, had, SHARD_AXIS))
 		return price;
 	return price + s->latency + (d - 1) / d * bytes_of(v) / s->link_rate + /* gathered */
-	       (s->samples && v->kind == VAL_PARAM ? SEQUENCE_WEIGHT * bytes_of(v) : 0);
+	       (shard_samples_of(s, shard_index(v)) && v->kind == VAL_PARAM ? SEQUENCE_WEIGHT * bytes_of(v) : 0);
 }
 
 /* A gradient that is made in another form than its weight lies in: what the update will have to pay for that, known here so
@@ -392,8 +437,10 @@ static State *go(ShardSearch *s, const State *from, const Node *n, const Way *w,
 	t->home = arena_dup(a, from->home, (size_t)s->nvalue);
 	t->way = arena_dup(a, from->way, (size_t)s->nnode);
 	t->way[n->mark - 1] = (uint8_t)number;
+	const double d = shard_degree(s, n);
+
 	t->price = from->price + w->price + (w->sum > 0 ? s->latency : 0) +
-	           (w->sum > 0 && w->c.out[0] ? 1 : 2) * (s->degree - 1) * w->sum / s->degree / s->link_rate;
+	           (w->sum > 0 && w->c.out[0] ? 1 : 2) * (d - 1) * w->sum / d / s->link_rate;
 	for (int i = 0; i < n->nin; i++) {
 		const double c = n->in[i] ? convert_all(s, t, n->in[i], w->c.in[i], writes >> i & 1) : 0;
 
@@ -485,7 +532,7 @@ int shard_kept(const Forms *f, unsigned had, int made)
 static void forget(const ShardSearch *s, State *t)
 {
 	for (int i = 0; i < s->nvalue; i++)
-		if (s->value[i]->kind == VAL_NODE && t->have[i])
+		if (s->value[i]->kind == VAL_NODE && t->have[i] && shard_samples_of(s, i))
 			t->have[i] = (uint16_t)(1 << shard_kept(&s->forms[i], t->have[i], t->home[i]));
 }
 
@@ -546,6 +593,20 @@ static void count(ShardSearch *s, Value *v, int *cap)
 	v->mark = s->nvalue;
 }
 
+/* A value's home is the stage of what makes it; of what no node makes the stage of all that read it. */
+static void find_homes(ShardSearch *s)
+{
+	s->home = NEWN(s->arena, int, s->nvalue);
+	for (int i = 0; i < s->nvalue && s->tensor_of; i++) {
+		const Value *v = s->value[i];
+
+		s->home[i] = v->def ? v->def->stage : v->nuses ? v->uses[0].node->stage : -1;
+		for (int k = 1; k < v->nuses && !v->def; k++)
+			if (v->uses[k].node->stage != s->home[i])
+				s->home[i] = -1;
+	}
+}
+
 void shard_search(ShardSearch *s, Graph *g, const Speed *speed, const Link *link)
 {
 	int cap = 0, nodes = 0;
@@ -562,6 +623,7 @@ void shard_search(ShardSearch *s, Graph *g, const Speed *speed, const Link *link
 			count(s, n->out[i], &cap);
 	}
 	s->forms = NEWN(s->arena, Forms, s->nvalue);
+	find_homes(s);
 	s->choice = NEWN(s->arena, ShardChoice *, s->nnode);
 	find_owners(s);
 	candidates(s);

@@ -21,7 +21,7 @@ typedef struct Rewrite {
 
 static Shard *form(Rewrite *r, int value, int k) { return &r->s.forms[value].form[k]; }
 
-static Value *told(Rewrite *r, Builder *b, OpKind op, Value *x, Shard s, const char *name)
+static Value *told(Rewrite *r, Builder *b, OpKind op, Value *x, Shard s, int degree, const char *name)
 {
 	void *attr = attr_new(r->m->arena, op);
 
@@ -29,21 +29,25 @@ static Value *told(Rewrite *r, Builder *b, OpKind op, Value *x, Shard s, const c
 		return build(b, op, NULL, 1, &x, name)->out[0];
 	*(int64_t *)((char *)attr + op_attr(op, "axis")->offset) = s.axis;
 	*(int64_t *)((char *)attr + op_attr(op, "outer")->offset) = s.outer;
-	*(int64_t *)((char *)attr + op_attr(op, "degree")->offset) = r->s.degree;
+	*(int64_t *)((char *)attr + op_attr(op, "degree")->offset) = degree;
 	const Node *n = build(b, op, attr, 1, &x, name);
 	if (b->failed)
 		bug("shard: %s of %s", optab[op]->name, x->name);
 	return n->out[0];
 }
 
-static Value *tensor_node(Rewrite *r, Node *before, OpKind op, Value *x, Shard s, const char *name)
+/* Where another stage reads it the value is made whole behind its maker. */
+static Value *tensor_node(Rewrite *r, Node *before, OpKind op, Value *x, Shard s, int degree, const char *name)
 {
-	const bool border =
-		before->op == OP_Accumulate || before->op == OP_Stack; /* it reads what a microbatch makes */
+	const bool border = before->op == OP_Accumulate ||
+	                    before->op == OP_Stack || /* it reads what a microbatch makes */
+	                    (r->s.tensor_of && x->def && x->def->stage != before->stage);
 	Builder b = { r->m, r->m->graph, border ? x->def->next : before, before->loc,
-		border ? x->def->phase : before->phase, before->stage, r->d, false };
+		border ? x->def->phase : before->phase, border ? x->def->stage : before->stage, r->d, false };
+	if (border && r->s.tensor_of)
+		b.loc = x->def->loc;
 
-	return told(r, &b, op, x, s, name);
+	return told(r, &b, op, x, s, degree, name);
 }
 
 /* Weights, and sums of gradients, are called the same in parts; of all else the name is that of the whole. */
@@ -65,22 +69,23 @@ static Value *in_form(Rewrite *r, int i, int k, Node *before)
 {
 	Value **made = r->made[i];
 	const char *name = r->name[i];
-	const bool again = r->again && of_forward(r->s.value[i]);
+	const int degree = shard_members(&r->s, r->s.value[i]);
+	const bool again = r->again && of_forward(r->s.value[i]) && shard_samples_of(&r->s, i);
 
 	if (made[k])
 		return made[k];
 	const int parts = lies(r, i, SHARD_AXIS), summands = lies(r, i, SHARD_PARTIAL), from = parts ? parts : summands;
 	if (k && !made[0] && !parts && shard_scatters(&r->s, r->s.value[i], k))
-		return made[k] = tensor_node(r, before, OP_TensorReduceScatter, made[summands], *form(r, i, k),
+		return made[k] = tensor_node(r, before, OP_TensorReduceScatter, made[summands], *form(r, i, k), degree,
 			       arena_printf(r->d->scratch, "%s.mine", name));
 	if (!made[0])
 		made[0] = tensor_node(r, before, parts ? OP_TensorAllGather : OP_TensorAllReduce, made[from],
-			*form(r, i, from),
+			*form(r, i, from), degree,
 			again                       ? arena_printf(r->d->scratch, "%s.again", name)
 			: keeps_name(r->s.value[i]) ? arena_printf(r->d->scratch, "%s.whole", name)
 						    : name);
 	if (k)
-		made[k] = tensor_node(r, before, OP_TensorShard, made[0], *form(r, i, k),
+		made[k] = tensor_node(r, before, OP_TensorShard, made[0], *form(r, i, k), degree,
 			arena_printf(r->d->scratch, again ? "%s.part.again" : "%s.part", name));
 	return made[k];
 }
@@ -96,7 +101,7 @@ static void forget(Rewrite *r)
 			had |= r->made[i][k] ? 1u << k : 0;
 		const int kept = shard_kept(f, had, r->made_in[i]);
 		for (int k = 0; k < f->n && had && of_forward(r->s.value[i]); k++)
-			r->made[i][k] = k == kept ? r->made[i][k] : NULL;
+			r->made[i][k] = k == kept || !shard_samples_of(&r->s, i) ? r->made[i][k] : NULL;
 	}
 	r->again = true;
 }
@@ -114,6 +119,8 @@ static void set_dims(Node *n, const char *name, const Type *t)
 /* What attributes say of sizes becomes what the parts have. */
 static void localise(Rewrite *r, Node *n, const ShardChoice *c)
 {
+	const int degree = shard_degree(&r->s, n);
+
 	if (n->nout && n->out[0]) {
 		set_dims(n, "dims", &n->out[0]->type);
 		if (n->op == OP_Reshape || n->op == OP_Expand) {
@@ -137,18 +144,18 @@ static void localise(Rewrite *r, Node *n, const ShardChoice *c)
 		attr_set_ints(n, "split", whole.n, size);
 	}
 	if ((n->op == OP_Gather || n->op == OP_GatherGrad) && shard_by_rows(n, &r->s, c)) {
-		attr_set_int(n, "parts", r->s.degree);
+		attr_set_int(n, "parts", degree);
 		if (n->op == OP_GatherGrad)
 			attr_set_int(n, "dim0", n->out[0]->type.dim[0]);
 	}
 	if (n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_SoftmaxCrossEntropyLossGrad || n->op == OP_CountHits)
-		attr_set_int(n, "parts", r->s.degree);
+		attr_set_int(n, "parts", degree);
 	if (n->op == OP_Dropout)
-		dropout_part(n, *form(r, shard_index(n->out[0]), c->out[0]), r->s.degree);
+		dropout_part(n, *form(r, shard_index(n->out[0]), c->out[0]), degree);
 	if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && attr_float(n, "ratio") > 0)
-		attr_set_int(n, "parts", r->s.degree);
+		attr_set_int(n, "parts", degree);
 	if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && attr_int(n, "heads"))
-		attr_set_int(n, "heads", attr_int(n, "heads") / r->s.degree);
+		attr_set_int(n, "heads", attr_int(n, "heads") / degree);
 }
 
 static bool divided(Rewrite *r, const Node *n, const ShardChoice *c)
@@ -172,7 +179,8 @@ static void divide_param(Rewrite *r, Value *v, int k)
 			return;
 	r->made[i][k] = v;
 	v->param->shard = *form(r, i, k);
-	v->type = shard_type(&v->type, v->param->shard, r->s.degree);
+	v->param->members = shard_members(&r->s, v);
+	v->type = shard_type(&v->type, v->param->shard, v->param->members);
 }
 
 /* The products of the parts are summed, then the bias is added, once: the sum lies in form k. */
@@ -182,7 +190,7 @@ static void add_bias(Rewrite *r, Node *n, Value *bias, int k)
 	Value *y = n->out[0];
 	const int i = shard_index(y);
 	Value *sum = told(r, &b, k ? OP_TensorReduceScatter : OP_TensorAllReduce, y, *form(r, i, k),
-		arena_printf(r->d->scratch, "%s.sum", r->name[i]));
+		shard_degree(&r->s, n), arena_printf(r->d->scratch, "%s.sum", r->name[i]));
 
 	r->made[i][k] = build(&b, OP_Add, NULL, 2, (Value *[]){ sum, bias },
 		k ? arena_printf(r->d->scratch, "%s.mine", r->name[i]) : r->name[i])
@@ -219,7 +227,7 @@ static void rewrite_node(Rewrite *r, Node *n, const ShardChoice *c)
 			continue;
 		const Shard s = bias ? (Shard){ SHARD_PARTIAL, 0, 0 } : *form(r, shard_index(v), c->out[i]);
 
-		v->type = shard_type(&v->type, s, r->s.degree);
+		v->type = shard_type(&v->type, s, shard_degree(&r->s, n));
 		r->made[shard_index(v)][c->out[i]] = v;
 		r->made_in[shard_index(v)] = c->out[i];
 		if (s.kind != SHARD_WHOLE && !keeps_name(v))
@@ -323,6 +331,21 @@ static void whole_outputs(Rewrite *r)
 			g->out[i] = in_form(r, shard_index(g->out[i]), 0, behind);
 }
 
+/* What has no meaning yet where stages are divided unlike. */
+static bool unlike_allowed(const Module *m, const PassCx *cx)
+{
+	const ScheduleSpec schedule = schedule_asked(m, cx);
+	const char *why = NULL;
+
+	if (schedule_chunks(schedule) > 1 || schedule_row(schedule)->place == PLACED_LISTED)
+		why = "a schedule of several stages on a device, which is of one group";
+	else if (cx->train->plan.choose_schedule)
+		why = "--schedule auto, which may choose one of several stages on a device; name a schedule";
+	else if (target_cuda(cx->train))
+		why = "programs for GPUs; divide all alike, or say --target c";
+	return !why || diag_error(cx->d, NOLOC, 520, "stages that are divided unlike (tensor, sequence) do not go with %s", why);
+}
+
 /* What has no meaning yet where groups share the work. */
 static bool allowed(const Module *m, const PassCx *cx)
 {
@@ -335,8 +358,13 @@ static bool allowed(const Module *m, const PassCx *cx)
 		why = "servers of parameters: they hold whole ones; take --comm allreduce";
 	else if (t->loop.reproducible)
 		why = "--reproducible: a sum over the parts of a product has another order than one device's";
+	if (!why && t->plan.tensor_of)
+		return unlike_allowed(m, cx);
 	return !why || diag_error(cx->d, NOLOC, 520, "--tensor %d does not go with %s", (int)t->plan.tensor, why);
 }
+
+/* What a plan file says of stages, where nothing is said of all. */
+static const int *sequence_of(const PlanSettings *p) { return p->sequence == SEQUENCE_UNSAID ? p->sequence_of : NULL; }
 
 bool pass_shard(Module *m, PassCx *cx)
 {
@@ -354,8 +382,12 @@ bool pass_shard(Module *m, PassCx *cx)
 	if (!allowed(m, cx))
 		return false;
 	m->tensor = (int)degree;
+	if (cx->train->plan.tensor_of && !shard_stages(m, cx))
+		return false;
+	r.s.tensor_of = m->tensor_of;
 	r.s.own = r.s.scatter = !target_cuda(cx->train);
-	r.s.samples = cx->train->plan.sequence == SEQUENCE_ON ? m->batch : 0;
+	r.s.along = sequence_of(&cx->train->plan);
+	r.s.samples = r.s.along || cx->train->plan.sequence == SEQUENCE_ON ? m->batch : 0;
 	shard_search(&r.s, m->graph, &speed, &link);
 	r.made = arena_alloc(cx->scratch, sizeof *r.made * (size_t)r.s.nvalue);
 	bool *whole = NEWN(cx->scratch, bool, r.s.nnode);

@@ -21,13 +21,16 @@ typedef struct ShardChoice {
 
 typedef struct ShardSearch {
 	Arena *arena;
-	int degree;
-	int64_t samples; /* of a microbatch, with --sequence on; 0: off */
-	bool own;        /* random numbers may be drawn in parts; classes of a loss and rows of tables divided */
-	bool scatter;    /* TensorReduceScatter may be used */
+	int degree;           /* the largest */
+	const int *tensor_of; /* by stage, where they are unlike; a node's is Node.stage. NULL: all have `degree` */
+	int64_t samples;      /* of a microbatch, with --sequence on; 0: off */
+	const int *along;     /* by stage: AlongSequence, where they are unlike; NULL: as samples says */
+	bool own;             /* random numbers may be drawn in parts; classes of a loss and rows of tables divided */
+	bool scatter;         /* TensorReduceScatter may be used */
 	int nvalue, nnode;
-	Value **value;        /* value[v->mark - 1] is v */
-	Forms *forms;         /* by value */
+	Value **value; /* value[v->mark - 1] is v */
+	Forms *forms;  /* by value */
+	int *home; /* by value: the stage whose nodes have it in parts; -1: nodes of several read it, and have it whole */
 	int *owner;           /* by value: number of the weight whose gradient it is; -1: none */
 	Node **node;          /* node[n->mark - 1] is n */
 	ShardChoice **choice; /* by node */
@@ -43,9 +46,25 @@ bool shard_by_rows(const Node *n, const ShardSearch *s, const ShardChoice *c);
 /* A sum of y may be scattered into parts of that form: those of whole rows. */
 bool shard_scatters(const ShardSearch *s, const Value *y, int form);
 static inline int shard_index(const Value *v) { return v->mark - 1; }
+/* Devices of the group that computes n, and of that which has v in parts. */
+static inline int shard_degree(const ShardSearch *s, const Node *n)
+{
+	return s->tensor_of ? s->tensor_of[n->stage] : s->degree;
+}
+int shard_members(const ShardSearch *s, const Value *v);
+/* samples, of a node's stage, and of a value's home. */
+int64_t shard_samples(const ShardSearch *s, int stage);
+int64_t shard_samples_of(const ShardSearch *s, int value);
+/* Another group makes v than computes n, which has it whole then. */
+static inline bool shard_foreign(const ShardSearch *s, const Node *n, const Value *v)
+{
+	return s->tensor_of && s->home[shard_index(v)] != n->stage;
+}
 
 /* Fills in what is behind `degree`. Marks of values and nodes are numbers until shard_unmark. */
 void shard_search(ShardSearch *s, Graph *g, const Speed *speed, const Link *link);
 void shard_unmark(ShardSearch *s);
+/* unlike.c: where stages have unlike groups. Every node has its stage, and Module.tensor_of is set. False after a diagnostic. */
+bool shard_stages(Module *m, PassCx *cx);
 
 #endif

@@ -30,6 +30,15 @@ void rt_send(int peer, int tag, const void *buf, size_t bytes)
 
 void rt_recv(int peer, int tag, void *buf, size_t bytes) { blocking(peer, tag, buf, bytes, true); }
 
+/* All members of a group: rank 0 does not hear each of a larger one. */
+static void together(void)
+{
+	char token = 0, ours[RT_MEMBERS];
+
+	if (rt_group() > 1)
+		rt_tensor_all(ours, &token, 1);
+}
+
 /* All to rank 0 and back: it is for start and end, where the timeout matters more than speed. */
 void rt_barrier(void)
 {
@@ -40,10 +49,11 @@ void rt_barrier(void)
 	if (rt_program->rank == 0) {
 		for (int r = 1; r < rt_program->world; r++)
 			rt_recv(r, RT_TAG_FILE, &token, 1);
-		rt_tensor_tell(&token, 1);
+		together();
 		for (int r = 1; r < rt_program->world; r++)
 			rt_send(r, RT_TAG_FILE, &token, 1);
 	} else {
+		together();
 		rt_send(0, RT_TAG_FILE, &token, 1);
 		rt_recv(0, RT_TAG_FILE, &token, 1);
 	}

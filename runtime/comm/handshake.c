@@ -10,7 +10,7 @@
 
 typedef struct hello {
 	unsigned abi;
-	int rank, world, stage, replica, member;
+	int rank, world, stage, replica, member, members;
 	bool server;
 	char hash[72], model[64];
 	uint64_t proof; /* 0: no secret */
@@ -26,8 +26,8 @@ const char *rt_task_name(int task)
 	char *s = name[next++ & 3], member[16] = "";
 	const hello *h = hellos ? &hellos[task] : NULL;
 
-	if (rt_group() > 1)
-		snprintf(member, sizeof member, ".t%d", task % rt_group());
+	if (h ? h->members > 1 : rt_group() > 1)
+		snprintf(member, sizeof member, ".t%d", h ? h->member : rt_member);
 	if (h || rt_program)
 		snprintf(s, sizeof name[0],
 			(h ? h->server : rt_program->server) ? "server%d.r%d%s (rank %d)" : "stage%d.r%d%s (rank %d)",
@@ -106,12 +106,13 @@ size_t rt_hello(const pd_program *p, void **mine, void **all)
 		.stage = p->stage,
 		.replica = p->replica,
 		.member = rt_member,
+		.members = rt_group(),
 		.server = p->server,
 		.process = rt_process_here() };
-	me.proof = proof(p->rank * rt_group() + rt_member);
+	me.proof = proof(rt_task_of(p->rank));
 	snprintf(me.hash, sizeof me.hash, "%s", p->hash);
 	snprintf(me.model, sizeof me.model, "%s", p->model);
-	told = rt_alloc((size_t)(p->world * rt_group()) * sizeof *told);
+	told = rt_alloc((size_t)rt_tasks() * sizeof *told);
 	*mine = &me;
 	*all = told;
 	return sizeof me;
@@ -119,7 +120,7 @@ size_t rt_hello(const pd_program *p, void **mine, void **all)
 
 void rt_met(const pd_program *p)
 {
-	const int tasks = p->world * rt_group();
+	const int tasks = rt_tasks();
 
 	for (int r = 0; r < tasks; r++)
 		if (told[r].proof != (me.proof ? proof(r) : 0))
@@ -133,8 +134,8 @@ void rt_met(const pd_program *p)
 			rt_fail(RT_MISMATCH, "R101",
 				"ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
 				me.hash, me.model, told[r].hash, told[r].model, r);
-		if (told[r].abi != me.abi || told[r].world != me.world ||
-			told[r].rank * rt_group() + told[r].member != r)
+		if (told[r].abi != me.abi || told[r].world != me.world || told[r].rank < 0 ||
+			told[r].rank >= me.world || rt_first_task(told[r].rank) + told[r].member != r)
 			rt_fail(RT_MISMATCH, "R101",
 				"rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u", me.rank,
 				me.world, me.abi, r, told[r].rank, told[r].world, told[r].abi);

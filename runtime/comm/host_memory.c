@@ -120,7 +120,7 @@ unsigned char *rt_shared_see(int world, void **all)
 	unsigned char *sees = seen + (size_t)world * (size_t)world;
 
 	for (int r = 0; mine.file >= 0 && r < world; r++)
-		if (r != self && !strcmp(rt_process_of(rt_task_of(r))->host, host)) {
+		if (r != self && rt_group_of(r) == rt_group() && !strcmp(rt_process_of(rt_task_of(r))->host, host)) {
 			in[r] = reach(&offers[r], world);
 			out[r] = in[r] ? map(mine.file, r) : NULL;
 			sees[r] = out[r] != NULL;

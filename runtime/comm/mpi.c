@@ -29,12 +29,11 @@ static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static bool started, stopping, main_waits;
 static MPI_Comm data, collective; /* own tag spaces for channels and for collectives */
-static MPI_Comm ranks;            /* the plan's ranks: of a tensor group the members of one number */
 static MPI_Request *request;
 static MPI_Status *status;
 static int *ready;
 static label *labels;
-static int nrequests, nactive, ring0, peer0, gather0, between0, owned0, sends0;
+static int nrequests, ntold, nactive, ring0, peer0, gather0, between0, owned0, sends0;
 static double timeout_s = 60, moved_at;     /* when anything last completed */
 static label last_done = { .channel = -1 }; /* of the channels */
 
@@ -67,15 +66,17 @@ static void awaited(char *to, size_t room, const label *l)
 {
 	char text[300];
 
+	const ptrdiff_t at = (l - labels) % nrequests;
+
 	rt_channel_text(text, sizeof text, l->channel);
 	if (l->channel >= 0)
 		snprintf(to, room, "microbatch %d of step %lld on channel %d%s", l->mb, (long long)l->step, l->channel,
 			text);
 	else
 		snprintf(to, room, "%s in step %lld",
-			between0 <= l - labels && l - labels < owned0 ? "a message of the parameter servers"
-			: l - labels == gather0                       ? "what all ranks tell each other"
-								      : "a part of an AllReduce",
+			between0 <= at && at < owned0 ? "a message of the parameter servers"
+			: at == gather0               ? "what all ranks tell each other"
+						      : "a part of an AllReduce",
 			(long long)l->step);
 }
 
@@ -195,7 +196,7 @@ static bool poll_all(void)
 	if (nactive > 0) {
 		int n = 0;
 
-		const int rc = MPI_Testsome(nrequests, request, &n, ready, status);
+		const int rc = MPI_Testsome(ntold, request, &n, ready, status);
 
 		if (rc == MPI_ERR_IN_STATUS)
 			broken(n);
@@ -213,7 +214,13 @@ static bool poll_all(void)
 
 static bool shared_at(int i) { return i >= ring0 && i < ring0 + RT_COLL && rt_shared_busy(i - ring0); }
 
-bool rt_idle(int i) { return request[i] == MPI_REQUEST_NULL && !shared_at(i); }
+bool rt_idle(int i)
+{
+	for (int k = i; k < ntold; k += nrequests)
+		if (request[k] != MPI_REQUEST_NULL)
+			return false;
+	return !shared_at(i);
+}
 
 int rt_ring(int k) { return ring0 + k; }
 
@@ -236,17 +243,25 @@ static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 			"request of channel %d, microbatch %d was posted before microbatch %d was waited for",
 			l.channel, l.mb, labels[i].mb);
 	labels[i] = l;
+	const int takers = tag == RT_TAG_LEAD && comm == collective ? 1 : rt_takers(l.peer);
 	if (!l.recv)
 		rt_traffic(l.peer < rt_program->world ? l.peer : rt_program->world, tag, l.channel >= 0, l.bytes);
 	if (comm == collective && by_memory(l.peer, tag)) {
 		rt_shared_post(i - ring0, l.peer, l.recv, l.add, buf, l.bytes);
 		return;
 	}
+	const int before = nactive;
+
 	if (l.recv)
 		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, rt_task_of(l.peer), tag, comm, &request[i]), "MPI_Irecv");
-	else
-		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, rt_task_of(l.peer), tag, comm, &request[i]), "MPI_Isend");
-	if (nactive++ == 0)
+	for (int k = 0; !l.recv && k < takers; k++) {
+		labels[i + k * nrequests] = l;
+		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, rt_task_of(l.peer) + k * rt_group(), tag, comm,
+			      &request[i + k * nrequests]),
+			"MPI_Isend");
+	}
+	nactive += l.recv ? 1 : takers;
+	if (!before && nactive)
 		rt_wake();
 }
 
@@ -462,14 +477,32 @@ void rt_requested(int i, int peer, size_t bytes)
 		rt_wake();
 }
 
+/* What all tasks tell, on its way to what ranks do. */
+static struct told {
+	char *all, *tasks; /* by rank; by task, NULL: that is the same */
+	size_t bytes;
+} told;
+
+/* Of each rank what the member of it has that this one hears. */
+static void of_ranks(struct told *t)
+{
+	for (int r = 0; t->tasks && r < rt_program->world; r++)
+		memcpy(t->all + (size_t)r * t->bytes, t->tasks + (size_t)rt_task_of(r) * t->bytes, t->bytes);
+	free(t->tasks);
+	t->tasks = NULL;
+}
+
 void rt_gather_start(const void *mine, void *all, size_t bytes)
 {
 	if (!started) {
 		memcpy(all, mine, bytes);
 		return;
 	}
+	told = (struct told){ all, rt_tasks() > rt_program->world ? rt_alloc((size_t)rt_tasks() * bytes) : NULL,
+		bytes };
 	rt_lock();
-	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, ranks, &request[gather0]),
+	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, told.tasks ? told.tasks : all, (int)bytes, MPI_BYTE,
+		      MPI_COMM_WORLD, &request[gather0]),
 		"MPI_Iallgather");
 	rt_requested(gather0, 0, bytes);
 	rt_unlock();
@@ -477,8 +510,10 @@ void rt_gather_start(const void *mine, void *all, size_t bytes)
 
 void rt_gather_wait(void)
 {
-	if (started)
-		rt_wait(gather0, 1);
+	if (!started)
+		return;
+	rt_wait(gather0, 1);
+	of_ranks(&told);
 }
 
 /* ---- joining and leaving ---- */
@@ -494,11 +529,15 @@ static void make_table(const pd_program *p)
 	between0 = gather0 + 1;
 	owned0 = between0 + 4 * p->world;
 	nrequests = owned0 + p->owned * p->replicas;
-	request = rt_alloc((size_t)nrequests * sizeof *request);
-	status = rt_alloc((size_t)nrequests * sizeof *status);
-	ready = rt_alloc((size_t)nrequests * sizeof *ready);
-	labels = rt_alloc((size_t)nrequests * sizeof *labels);
-	for (int i = 0; i < nrequests; i++)
+	int copies = 1; /* of what a larger group is told, one for each of several members */
+	for (int r = 0; r < p->world; r++)
+		copies = rt_takers(r) > copies ? rt_takers(r) : copies;
+	ntold = copies * nrequests;
+	request = rt_alloc((size_t)ntold * sizeof *request);
+	status = rt_alloc((size_t)ntold * sizeof *status);
+	ready = rt_alloc((size_t)ntold * sizeof *ready);
+	labels = rt_alloc((size_t)ntold * sizeof *labels);
+	for (int i = 0; i < ntold; i++)
 		request[i] = MPI_REQUEST_NULL;
 }
 
@@ -512,15 +551,23 @@ static void meet(const pd_program *p)
 	rt_met(p);
 }
 
+static void tell_ranks(const void *mine, void *all, int n)
+{
+	struct told t = { all, rt_alloc((size_t)rt_tasks() * (size_t)n), (size_t)n };
+
+	check(MPI_Allgather(mine, n, MPI_BYTE, t.tasks, n, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
+	of_ranks(&t);
+}
+
 /* Which ranks of this host have memory with this one. */
 static void share(const pd_program *p)
 {
 	void *mine, *all;
 	const int n = (int)rt_shared_offer(p->world, &mine, &all);
 
-	check(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, ranks), "MPI_Allgather");
+	tell_ranks(mine, all, n);
 	mine = rt_shared_see(p->world, &all);
-	check(MPI_Allgather(mine, p->world, MPI_BYTE, all, p->world, MPI_BYTE, ranks), "MPI_Allgather");
+	tell_ranks(mine, all, p->world);
 	rt_shared_agree(p->world);
 }
 
@@ -531,7 +578,7 @@ void rt_join(const pd_program *p, double timeout)
 	timeout_s = timeout;
 	rt_ring_setup(p->world);
 	rt_local_setup(p);
-	if ((p->world == 1 && rt_group() == 1) || rt_alone)
+	if (rt_tasks() == 1 || rt_alone)
 		return;
 	check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
 	if (provided < MPI_THREAD_SERIALIZED)
@@ -539,14 +586,13 @@ void rt_join(const pd_program *p, double timeout)
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(MPI_COMM_WORLD, &task);
 	MPI_Comm_size(MPI_COMM_WORLD, &tasks);
-	if (tasks != p->world * rt_group() || task != rt_task_of(p->rank))
+	if (tasks != rt_tasks() || task != rt_task_of(p->rank))
 		rt_fail(RT_MISMATCH, "R101",
 			"this program is rank %d of %d of its plan, but was started as rank %d of %d; start all "
 			"programs with one mpirun (make run)",
-			rt_task_of(p->rank), p->world * rt_group(), task, tasks);
+			rt_task_of(p->rank), rt_tasks(), task, tasks);
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &collective), "MPI_Comm_dup");
-	check(MPI_Comm_split(MPI_COMM_WORLD, rt_member, p->rank, &ranks), "MPI_Comm_split");
 	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
 	if (flag && (double)p->channels * p->microbatches > *bound)
 		rt_fail(RT_USAGE, "R109",

@@ -1,6 +1,7 @@
 /* tensor.c: what the members of a tensor group tell each other. A group is `tensor` processes of one rank of the plan, which run
  * one program on parts of the same weights; member k of a rank talks with the members k of other ranks, and here with the
- * others of its own.
+ * others of its own. Where ranks have unlike groups (pd_program.tensor_of), member k has what it is told of member k mod their number, and
+ * tells those of the larger group that have it of k (rt_takers).
  *
  * A sum: each member has one part of the elements, to which the others send theirs; it adds them in the order of members and
  * sends the sum to all. So all members have the same bits, whatever arrives first. Small ones are exchanged whole. */
@@ -14,11 +15,34 @@ int rt_member;
 
 int rt_group(void) { return rt_program && rt_program->tensor > 1 ? rt_program->tensor : 1; }
 
+int rt_group_of(int rank) { return rt_program->tensor_of ? rt_program->tensor_of[rank] : rt_group(); }
+
+int rt_first_task(int rank)
+{
+	int first = 0;
+
+	if (!rt_program->tensor_of)
+		return rank * rt_group();
+	for (int r = 0; r < rank; r++)
+		first += rt_program->tensor_of[r];
+	return first;
+}
+
+int rt_tasks(void) { return rt_first_task(rt_program->world); }
+
 int rt_task_of(int peer)
 {
-	const int n = rt_group();
+	return peer < rt_program->world ? rt_first_task(peer) + rt_member % rt_group_of(peer)
+	                                : rt_first_task(rt_program->rank) + peer - rt_program->world;
+}
 
-	return peer < rt_program->world ? peer * n + rt_member : rt_program->rank * n + peer - rt_program->world;
+int rt_takers(int peer)
+{
+	if (peer >= rt_program->world)
+		return 1;
+	const int theirs = rt_group_of(peer), mine = rt_group();
+
+	return rt_member < theirs ? (theirs - rt_member + mine - 1) / mine : 0;
 }
 
 static char *theirs; /* what others send, one behind the other */

@@ -278,7 +278,7 @@ int rt_lost(bool stopped, char *why, size_t room)
 	const rt_process *me = rt_process_of(rt_task_of(rt_program->rank));
 	char seen[600];
 
-	for (int r = 0; me && me->born && r < rt_program->world * rt_group(); r++) {
+	for (int r = 0; me && me->born && r < rt_tasks(); r++) {
 		const rt_process *p = rt_process_of(r);
 		uint64_t born = 0;
 
@@ -312,7 +312,7 @@ bool rt_verdict_known(int *rank, char *why, size_t room)
 		fclose(f);
 	if (ok)
 		why[strcspn(why, "\n")] = 0;
-	return ok && *rank >= 0 && *rank < rt_program->world * rt_group();
+	return ok && *rank >= 0 && *rank < rt_tasks();
 }
 
 bool rt_verdict(int rank, const char *why)

@@ -125,7 +125,7 @@ int rt_unreached(int wanted, int *others, int *silent)
 	int found = -1;
 
 	*others = *silent = 0;
-	for (int r = 0; me && r < rt_program->world * rt_group(); r++) {
+	for (int r = 0; me && r < rt_tasks(); r++) {
 		const rt_process *p = rt_process_of(r);
 		uint32_t ip[RT_ADDRESSES];
 		bool seen = !strcmp(p->host, me->host) || !others_of(ip, p->ip, me->ip);

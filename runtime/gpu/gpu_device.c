@@ -33,9 +33,10 @@ static int local_rank(void)
 	const rt_process *me = rt_program ? rt_process_of(task) : NULL;
 	int before = 0;
 
-	for (int t = 0; me && t < rt_program->world * rt_group(); t++)
-		if (t != task && !strcmp(rt_process_of(t)->host, me->host))
-			before += rt_serves(t / rt_group()) != rt_program->server ? rt_program->server : t < task;
+	for (int r = 0; me && r < rt_program->world; r++)
+		for (int t = rt_first_task(r); t < rt_first_task(r + 1); t++)
+			if (t != task && !strcmp(rt_process_of(t)->host, me->host))
+				before += rt_serves(r) != rt_program->server ? rt_program->server : t < task;
 	return me ? before : task;
 }
 

@@ -24,7 +24,7 @@ bool rt_nccl_on(void) { return way.on; }
 bool rt_nccl_may(void)
 {
 #if defined RT_NCCL
-	return rt_program && rt_program->world * rt_group() > 1 && !rt_alone;
+	return rt_program && rt_tasks() > 1 && !rt_alone;
 #else
 	return false;
 #endif

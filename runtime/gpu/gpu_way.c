@@ -14,7 +14,7 @@ static const char *against(const pd_program *p, const found *all)
 {
 	static char why[400];
 
-	for (int t = 0; t < p->world * rt_group(); t++) {
+	for (int t = 0; t < rt_tasks(); t++) {
 		if (!all[t].trains)
 			continue;
 		if (!all[t].built)
@@ -46,7 +46,7 @@ static bool by_nccl(const pd_program *p, const rt_options *o)
 {
 	const bool off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
 	found mine = { .trains = !p->server, .built = rt_nccl_built() };
-	const int tasks = p->world * rt_group();
+	const int tasks = rt_tasks();
 	const char *why;
 
 	if (o->nccl && !off && !must && strcmp(o->nccl, "auto"))
@@ -95,7 +95,7 @@ void rt_gpu_announce(void)
 	char parts[1200] = "";
 	const size_t all = rt_gpu_told(parts, sizeof parts);
 
-	if (rt_program->world * rt_group() > 1)
+	if (rt_tasks() > 1)
 		printf("messages between GPUs: %s\n", how);
 	if (rt_virtual) /* there is no GPU */
 		return;

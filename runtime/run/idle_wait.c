@@ -12,7 +12,7 @@ void rt_crowd(const pd_program *p)
 	const char *host = rt_process_of(rt_task_of(p->rank))->host;
 	int here = 0;
 
-	for (int r = 0; r < p->world * rt_group(); r++)
+	for (int r = 0; r < rt_tasks(); r++)
 		here += strcmp(rt_process_of(r)->host, host) == 0;
 	if (!rt_virtual)
 		crowd = (here * p->threads + cores - 1) / cores;

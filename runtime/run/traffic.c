@@ -36,7 +36,7 @@ void rt_traffic(int peer, int tag, bool channel, size_t bytes)
 		t->heads += (int64_t)bytes;
 	else if (tag == RT_TAG_GATHER)
 		t->totals += (int64_t)bytes;
-	else if (tag != RT_TAG_FILE)
+	else if (tag != RT_TAG_FILE && tag != RT_TAG_LEAD)
 		t->sums += (int64_t)bytes;
 }
 
@@ -93,7 +93,7 @@ void rt_traffic_write(FILE *f)
 		write_row(f, r, theirs, &first);
 		within[r] = theirs[world].sums;
 	}
-	if (rt_group() > 1) {
+	if (rt_tasks() > world) {
 		fprintf(f, "],\n \"tensor_bytes\": [");
 		for (int r = 0; r < world; r++)
 			fprintf(f, "%s%lld", r ? ", " : "", (long long)within[r]);

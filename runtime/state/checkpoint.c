@@ -277,7 +277,7 @@ static void *settle_parts(void *unused)
 static void describe(const pd_program *p, const rt_options *o)
 {
 	ck.m = (ck_manifest){ .rank = rt_task_of(p->rank),
-		.world = p->world * rt_group(),
+		.world = rt_tasks(),
 		.seed = p->seed,
 		.samples = o->samples,
 		.rate_end = rt_rate_end(),

@@ -28,14 +28,31 @@ static void tell(first_record r, const char *name, const void *v)
 		rt_fail(RT_ERROR, "R406", "--first-step: %s", strerror(errno));
 }
 
-void pd_value(const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n)
+/* Images that lie channels-last, as a model has them. */
+static char *plain(const char *v, size_t size, int64_t n, int64_t channels, int64_t pixels)
 {
+	char *to = rt_alloc((size_t)n * size + 1);
+
+	for (int64_t i = 0; i < n; i += channels * pixels)
+		for (int64_t c = 0; c < channels; c++)
+			for (int64_t p = 0; p < pixels; p++)
+				memcpy(to + (size_t)(i + c * pixels + p) * size,
+					v + (size_t)(i + p * channels + c) * size, size);
+	return to;
+}
+
+void pd_value(
+	const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n, int64_t channels, int64_t pixels)
+{
+	char *images = file && channels ? plain(v, t == PD_F64 ? 8 : 4, n, channels, pixels) : NULL;
+
 	if (file)
 		tell((first_record){ .kind = received ? FIRST_RECEIVED : FIRST_VALUE,
 			     .mb = mb,
 			     .size = t == PD_F64 ? 8 : 4,
 			     .n = n },
-			name, v);
+			name, images ? images : v);
+	free(images);
 }
 
 void rt_first_loss(int mb, double loss, double count)

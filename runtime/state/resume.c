@@ -201,7 +201,7 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 	rt_watch_resume(c.loss_ema);
 	rt_rate_resume(c.rate_end);
 	rt_scale_put(c.loss_scale, c.scale_good, c.skipped);
-	if (c.world == p->world * rt_group())
+	if (c.world == rt_tasks())
 		load_packing(p, &c);
 	if (rt_leads(p) && rt_log >= RT_LOG_NOTE)
 		printf("resumed after step %" PRId64 " from %s\n", c.step, c.dir);

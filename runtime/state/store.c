@@ -492,7 +492,7 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 
 	for (int i = 0; i < p->nparams; i++)
 		n += wanted(p, &p->params[i], what);
-	rt_send(0, RT_TAG_FILE, &n, sizeof n);
+	rt_send(0, RT_TAG_LEAD, &n, sizeof n);
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param *q = &p->params[i], w = rt_param_whole(q);
 		record r = { .name = (int64_t)strlen(q->name), .rank = q->rank, .row = q->row, .of = q->of };
@@ -501,14 +501,14 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 			continue;
 		memcpy(r.dim, w.dim, sizeof r.dim);
 		snprintf(r.dtype, sizeof r.dtype, "%s", st_dtype((int)q->dtype));
-		rt_send(0, RT_TAG_FILE, &r, sizeof r);
-		rt_send(0, RT_TAG_FILE, q->name, (size_t)r.name);
+		rt_send(0, RT_TAG_LEAD, &r, sizeof r);
+		rt_send(0, RT_TAG_LEAD, q->name, (size_t)r.name);
 	}
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param w = rt_param_whole(&p->params[i]);
 
 		if (wanted(p, &p->params[i], what))
-			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), rt_param_bytes(&w));
+			rt_send(0, RT_TAG_LEAD, value(p, arena, i, what), rt_param_bytes(&w));
 	}
 }
 
@@ -567,16 +567,16 @@ static void collect(list *l, const pd_program *p, rt_what what)
 	for (int rank = 1; rank < p->world; rank++) {
 		int64_t n;
 
-		rt_recv(rank, RT_TAG_FILE, &n, sizeof n);
+		rt_recv(rank, RT_TAG_LEAD, &n, sizeof n);
 		while (n-- > 0) {
 			record r;
 
-			rt_recv(rank, RT_TAG_FILE, &r, sizeof r);
+			rt_recv(rank, RT_TAG_LEAD, &r, sizeof r);
 			char *name = malloc((size_t)r.name + 1);
 
 			if (!name)
 				rt_fail(RT_MEMORY, "R405", "no memory for the table of a weight file");
-			rt_recv(rank, RT_TAG_FILE, name, (size_t)r.name);
+			rt_recv(rank, RT_TAG_LEAD, name, (size_t)r.name);
 			push(l, name, (size_t)r.name, &r, rank, -1);
 			free(name);
 		}
@@ -629,7 +629,7 @@ static void write_file(const pd_program *p, const char *arena, const char *path,
 		if (x->rank == 0)
 			from = value(p, arena, x->index, what);
 		else
-			rt_recv(x->rank, RT_TAG_FILE, incoming, n);
+			rt_recv(x->rank, RT_TAG_LEAD, incoming, n);
 		write_at(fd, path, from, n, head + t->offset + (size_t)x->row * row);
 	}
 	if (close(fd) || rename(temporary, path))

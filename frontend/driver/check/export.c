@@ -181,10 +181,10 @@ static bool write_out(Compile *c)
 	const char *out = c->o->out, *slash = strrchr(out, '/');
 
 	if (ends(out, ".safetensors"))
-		return weights_write(out, c->m->param, c->m->nparam, 1, c->d);
+		return weights_write(out, c->m->param, c->m->nparam, c->d);
 	const char *data = arena_printf(c->a, "%.*s.safetensors", (int)strlen(out) - 5, out);
 	const char *beside = slash ? data + (slash + 1 - out) : data;
-	return weights_write(data, c->m->param, c->m->nparam, 1, c->d) &&
+	return weights_write(data, c->m->param, c->m->nparam, c->d) &&
 	       onnx_write_trained(c->model, c->m, beside, out, c->d);
 }
 

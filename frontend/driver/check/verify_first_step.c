@@ -299,14 +299,13 @@ static const char *called(const Step *s, const Told *t)
 static bool report(const Step *s, const Told *x, const Wrong *w)
 {
 	const Stage *stage = home_of(s, x);
-	const int group = s->c->m->tensor > 1 ? s->c->m->tensor : 1;
 
 	return diag_error(s->c->d, NOLOC, 805,
 		"step 0: %s differs first: element %lld is %.9g, on one device %.9g; %lld of %lld differ, by %.3g at most; %s%s "
 		"device %d (%s %d)",
 		called(s, x), (long long)w->first, w->ours, w->theirs, (long long)w->n, (long long)x->r.n, w->far,
-		origin(s, x), action_of(s, x), x->rank * group + x->member, stage->server ? "server" : "stage",
-		stage->id);
+		origin(s, x), action_of(s, x), first_task(s->c->m, x->rank) + x->member,
+		stage->server ? "server" : "stage", stage->id);
 }
 
 /* ---- in order ---- */
@@ -368,7 +367,7 @@ bool verify_first_step(Compile *c, const char *many, const char *one, bool exact
 		ranks = end > ranks ? end : ranks;
 	}
 	for (int r = 0; r < ranks; r++)
-		for (int k = 0; k < (c->m->tensor > 1 ? c->m->tensor : 1); k++)
+		for (int k = 0; k < first_task(c->m, r + 1) - first_task(c->m, r); k++)
 			if (!read_rank(c, &s.many, many, r, k))
 				return false;
 	if (!read_rank(c, &s.one, one, 0, 0))

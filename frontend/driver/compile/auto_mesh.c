@@ -129,12 +129,11 @@ static int degrees(const Compile *c, int64_t *to)
 static bool said_by_plan(Compile *c)
 {
 	PlanSettings *p = &c->o->t.plan;
-	const char *text = p->replicas;
 
-	if (!text || !strchr(text, 'x'))
+	if (!p->replicas || !strchr(p->replicas, 'x') || plan_is_file(p->replicas))
 		return true;
 	p->choose_tensor = false;
-	return plan_tensor(c->a, &text, &p->tensor, c->d);
+	return plan_tensor(c->a, p, c->d);
 }
 
 /* One line for each, and how far the step is from the least there could be. */

@@ -34,8 +34,8 @@ static void choose_threads(Compile *c)
 		int n = 0;
 
 		for (int i = 0; i < c->cluster.ndevice; i++)
-			n += c->cluster.device[i].host == h;
-		n *= t->plan.tensor > 1 ? (int)t->plan.tensor : 1; /* programs of a group */
+			if (c->cluster.device[i].host == h) /* programs of a group */
+				n += c->cluster.device[i].members > 1 ? c->cluster.device[i].members : 1;
 		most = n > most ? n : most;
 	}
 	const int cores = c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : pd_cores("");
@@ -60,9 +60,10 @@ static bool reread_weights(Module *to, const Module *from, Diag *d)
 						   : NULL;
 			continue;
 		}
-		if (!v || v->kind != VAL_PARAM || !shape_eq(&v->type, &to->param[i]->type))
+		const Type all = shard_stored(to->param[i]); /* files have the whole of what is divided */
+		if (!v || v->kind != VAL_PARAM || !shape_eq(&v->type, &all))
 			return diag_error(d, NOLOC, 210, "the model has no parameter '%s' of %s", to->param[i]->name,
-				str_type(d->scratch, &to->param[i]->type));
+				str_type(d->scratch, &all));
 		to->param[i]->param->data = v->param->data;
 		to->param[i]->param->mapped = v->param->mapped;
 	}
@@ -150,6 +151,20 @@ static bool choose_target(Compile *c)
 	return true;
 }
 
+/* A group for each rank of the plan, where stages have unlike ones. */
+static bool group_ranks(Compile *c)
+{
+	const PlanSettings *p = &c->o->t.plan;
+	int *replicas = c->file_replicas, n = p->ntensor_of, *size = NULL, nsize = 0, cap = 0;
+
+	if (!plan_is_file(p->replicas) && !plan_parse(c->a, p->replicas, &replicas, &n, c->d))
+		return false;
+	for (int i = 0; i < n; i++)
+		for (int r = 0; r < replicas[i]; r++)
+			PUSH(c->a, size, nsize, cap) = p->tensor_of[i];
+	return cluster_groups(c->a, &c->cluster, size, nsize, c->d);
+}
+
 bool compile_machine(Compile *c)
 {
 	const Options *o = c->o;
@@ -163,10 +178,9 @@ bool compile_machine(Compile *c)
 	if (!cluster_workers(&c->cluster))
 		return diag_error(c->d, FILELOC(c->cluster.file), 403,
 			"no host of the cluster has the role worker (nodes: roles)");
-	if (plan_is_file(o->t.plan.replicas) ? !plan_file_tensor(c)
-					     : !plan_tensor(c->a, &c->o->t.plan.replicas, &c->o->t.plan.tensor, c->d))
+	if (plan_is_file(o->t.plan.replicas) ? !plan_file_tensor(c) : !plan_tensor(c->a, &c->o->t.plan, c->d))
 		return false;
-	if (!cluster_group(c->a, &c->cluster, (int)o->t.plan.tensor, c->d))
+	if (o->t.plan.tensor_of ? !group_ranks(c) : !cluster_group(c->a, &c->cluster, (int)o->t.plan.tensor, c->d))
 		return false;
 	compile_first_devices(c);
 	if (o->memory_limit)
@@ -368,8 +382,7 @@ static bool write_weights(Compile *c, const char *dir)
 		int n;
 		Value **param = device_params(c, s, &n);
 
-		if (param && !weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), param, n,
-				     c->m->tensor > 1 ? c->m->tensor : 1, c->d))
+		if (param && !weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), param, n, c->d))
 			return false;
 	}
 	return onnx_write_trained(c->model, c->m, "trained.safetensors", arena_printf(c->a, "%s/model.onnx", w), c->d);

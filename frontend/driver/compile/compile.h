@@ -45,6 +45,7 @@ typedef struct Compile {
 	int argc;
 	char **argv;         /* of the command, for --report */
 	int devices;         /* only the first so many of those that train (--tensor: groups); 0: all */
+	int *file_replicas;  /* by stage of a plan file: devices that it lists */
 	const char *without; /* the host (on one host: the device) of the cluster that is left out; NULL: none */
 } Compile;
 

@@ -34,7 +34,7 @@ static void summary_model(const Compile *c)
 		frozen += p->frozen;
 		rows += p->rows;
 		mixed += p->mixed && !p->rows;
-		const Type whole = shard_stored(m->param[i], m->tensor);
+		const Type whole = shard_stored(m->param[i]);
 
 		elements += type_numel(&whole);
 	}
@@ -96,7 +96,7 @@ const char *plan_name(const Compile *c)
 
 	for (int t = 0; t < module_stages(c->m); t++)
 		s = arena_printf(c->a, c->m->tensor > 1 ? "%s%s%dx%d" : "%s%s%d", s, t ? "-" : "",
-			c->m->stage[t]->replicas, c->m->tensor);
+			c->m->stage[t]->replicas, stage_tensor(c->m, t));
 	return s;
 }
 
@@ -108,7 +108,7 @@ static void summary_tensor(const Compile *c)
 
 	for (int i = 0; i < m->nparam; i++) {
 		const Value *v = m->param[i];
-		const Type all = shard_stored(v, m->tensor);
+		const Type all = shard_stored(v);
 
 		if (v->param->kind != PARAM_WEIGHT || v->param->whole)
 			continue;
@@ -121,7 +121,7 @@ static void summary_tensor(const Compile *c)
 
 		for (int k = 0; k < n; k++)
 			for (const Node *x = g[k]->first; x && g[k] != m->stage[i]->update; x = x->next)
-				sent += shard_sent(x, m->tensor);
+				sent += shard_sent(x, stage_tensor(m, i));
 	}
 	fprintf(c->d->out,
 		"  tensor %d  each device has %s of %s of weights; a microbatch sends %s within its groups\n",
@@ -200,7 +200,7 @@ void compile_summary(const Compile *c, const char *dir)
 		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;
 
 		fprintf(c->d->out, m->tensor > 1 ? "  %s %d  x%dx%d" : "  %s %d  x%d", s->server ? "server" : "stage",
-			i, s->replicas, m->tensor);
+			i, s->replicas, stage_tensor(m, i));
 		if (p)
 			fprintf(c->d->out, "  fwd %s bwd %s  %s..%s", time_short(c->a, p->fwd),
 				time_short(c->a, p->bwd), p->first ? str_shown(c->a, p->first) : "",
@@ -219,7 +219,7 @@ void compile_summary(const Compile *c, const char *dir)
 		fputs(c->mesh_told ? c->mesh_told : "", c->d->out);
 		fputs(buf_str(&c->explain), c->d->out);
 	}
-	const int programs = m->schedule->ndevice * (m->tensor > 1 ? m->tensor : 1);
+	const int programs = first_task(m, m->schedule->ndevice);
 
 	if (dir && target_cuda(&c->o->t) && c->cluster.local && access("/dev/nvidiactl", F_OK))
 		fprintf(c->d->out, "no GPU is here: the programs want one of %s, and make nvcc\n", c->o->t.target.arch);

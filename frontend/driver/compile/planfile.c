@@ -231,9 +231,17 @@ static void r_shard(Yaml *y, const YNode *v, void *to)
 		.col = (int)v->start_mark.column + 1 };
 }
 
+static void r_before(Yaml *y, const YNode *v, void *to) /* plan_file_tensor has it */
+{
+	(void)y;
+	(void)v;
+	(void)to;
+}
+
 static void r_stages(Yaml *y, const YNode *v, void *to)
 {
-	static const YKey keys[] = { { "until", r_until }, { "shard", r_shard }, { "devices", r_devices } };
+	static const YKey keys[] = { { "until", r_until }, { "tensor", r_before }, { "sequence", r_before },
+		{ "shard", r_shard }, { "devices", r_devices } };
 	Reader *r = to;
 	int n;
 	const YNode **item = yaml_items(y, v, "stages", &n);
@@ -257,19 +265,83 @@ static void r_stages(Yaml *y, const YNode *v, void *to)
 
 static void r_zero(Yaml *y, const YNode *v, void *to) { ((Reader *)to)->g->zero = (int)yaml_int(y, v, "zero", 0, 3); }
 
-static void r_sequence(Yaml *y, const YNode *v, void *to)
-{
-	(void)to; /* plan_file_tensor has it */
-	yaml_setting(y, v, "sequence", SET_OF_AlongSequence);
-}
-
 static void r_tensor(Yaml *y, const YNode *v, void *to)
 {
-	const int64_t said = ((Reader *)to)->c->o->t.plan.tensor, tensor = yaml_int(y, v, "tensor", 1, 1 << 10);
+	if (((Reader *)to)->c->o->t.plan.tensor_of) /* of stages that say nothing */
+		return;
+	const int64_t said = ((Reader *)to)->c->o->t.plan.tensor, tensor = yaml_int(y, v, "tensor", 1, GROUP_MOST);
 
 	if (y->ok && tensor != (said ? said : 1))
 		yaml_error(y, v, "the plan is of tensor groups of %lld, --tensor says %lld", (long long)tensor,
 			(long long)said);
+}
+
+static const YNode *value_of(Yaml *y, const YNode *map, const char *name)
+{
+	for (yaml_node_pair_t *p = map && map->type == YAML_MAPPING_NODE ? map->data.mapping.pairs.start : NULL;
+		p && p < map->data.mapping.pairs.top; p++) {
+		const YNode *key = yaml_document_get_node(&y->doc, p->key);
+
+		if (key && key->type == YAML_SCALAR_NODE && !strcmp((const char *)key->data.scalar.value, name))
+			return yaml_document_get_node(&y->doc, p->value);
+	}
+	return NULL;
+}
+
+/* What the stages of a file say of the graph before it is divided. */
+typedef struct Said {
+	Compile *c;
+	int64_t tensor; /* of all, by the flag or an earlier look; of those that say nothing */
+	int *degree, *along;
+	bool degrees, sequences; /* some stage says it */
+} Said;
+
+static void stage_said(Yaml *y, const YNode *stage, int i, Said *s)
+{
+	const YNode *tensor = value_of(y, stage, "tensor"), *along = value_of(y, stage, "sequence"),
+		    *on = value_of(y, stage, "devices");
+	const PlanSettings *p = &s->c->o->t.plan;
+
+	s->degrees |= tensor != NULL;
+	s->sequences |= along != NULL;
+	s->degree[i] = (int)(tensor ? yaml_int(y, tensor, "tensor", 1, GROUP_MOST) : s->tensor > 1 ? s->tensor : 1);
+	s->along[i] = along ? yaml_setting(y, along, "sequence", SET_OF_AlongSequence) : (int)SEQUENCE_UNSAID;
+	s->c->file_replicas[i] = on && on->type == YAML_SEQUENCE_NODE
+	                                 ? (int)(on->data.sequence.items.top - on->data.sequence.items.start)
+	                                 : 1;
+	if (y->ok && tensor && p->tensor && !p->tensor_of && s->degree[i] != p->tensor)
+		yaml_error(y, tensor, "stage %d is of tensor groups of %d, --tensor says %lld", i, s->degree[i],
+			(long long)p->tensor);
+}
+
+/* `tensor` and `sequence` of the stages, where one says it; those that do not are as all are. Where stages are unlike in either the
+ * graph is divided stage by stage. */
+static void stages_said(Compile *c, Yaml *y, const YNode *stages, int64_t tensor, AlongSequence sequence)
+{
+	PlanSettings *p = &c->o->t.plan;
+	Said s = { .c = c, .tensor = tensor };
+	int n;
+
+	if (!stages || stages->type != YAML_SEQUENCE_NODE)
+		return;
+	const YNode **item = yaml_items(y, stages, "stages", &n);
+	s.degree = NEWN(c->a, int, n);
+	s.along = NEWN(c->a, int, n);
+	c->file_replicas = NEWN(c->a, int, n);
+	for (int i = 0; i < n; i++) {
+		stage_said(y, item[i], i, &s);
+		if (s.along[i] == SEQUENCE_UNSAID)
+			s.along[i] = sequence;
+	}
+	if (!y->ok)
+		return;
+	if (s.degrees || s.sequences)
+		plan_degrees(p, s.degree, n);
+	if (s.sequences && p->sequence == SEQUENCE_UNSAID && p->tensor > 1) {
+		p->tensor_of = s.degree;
+		p->ntensor_of = n;
+		p->sequence_of = s.along;
+	}
 }
 
 bool plan_file_tensor(Compile *c)
@@ -278,21 +350,20 @@ bool plan_file_tensor(Compile *c)
 
 	if (!yaml_open(&y, c->a, c->o->t.plan.replicas, c->d))
 		return false;
-	const YNode *root = yaml_document_get_root_node(&y.doc);
+	PlanSettings *p = &c->o->t.plan;
+	const YNode *root = yaml_document_get_root_node(&y.doc), *tensor = value_of(&y, root, "tensor"),
+		    *sequence = value_of(&y, root, "sequence");
+	const int64_t all = tensor ? yaml_int(&y, tensor, "tensor", 1, GROUP_MOST) : 0;
 
-	for (yaml_node_pair_t *p = root && root->type == YAML_MAPPING_NODE ? root->data.mapping.pairs.start : NULL;
-		p && p < root->data.mapping.pairs.top; p++) {
-		const YNode *key = yaml_document_get_node(&y.doc, p->key),
-			    *v = yaml_document_get_node(&y.doc, p->value);
+	const AlongSequence along =
+		sequence ? (AlongSequence)yaml_setting(&y, sequence, "sequence", SET_OF_AlongSequence)
+			 : SEQUENCE_UNSAID;
 
-		const char *name =
-			key && v && key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : "";
-
-		if (!strcmp(name, "tensor") && !c->o->t.plan.tensor)
-			c->o->t.plan.tensor = yaml_int(&y, v, "tensor", 1, 1 << 10);
-		if (!strcmp(name, "sequence") && c->o->t.plan.sequence == SEQUENCE_UNSAID)
-			c->o->t.plan.sequence = (AlongSequence)yaml_setting(&y, v, "sequence", SET_OF_AlongSequence);
-	}
+	stages_said(c, &y, value_of(&y, root, "stages"), all ? all : p->tensor, along);
+	if (!p->tensor)
+		p->tensor = all;
+	if (p->sequence == SEQUENCE_UNSAID && !p->sequence_of)
+		p->sequence = along;
 	yaml_close(&y);
 	return y.ok;
 }
@@ -301,7 +372,7 @@ bool plan_load(Compile *c)
 {
 	static const YKey keys[] = { { "version", r_version }, { "model", r_model }, { "cluster", r_cluster },
 		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro },
-		{ "microbatches", r_count }, { "tensor", r_tensor }, { "sequence", r_sequence }, { "zero", r_zero },
+		{ "microbatches", r_count }, { "tensor", r_tensor }, { "sequence", r_before }, { "zero", r_zero },
 		{ "order", r_order }, { "stages", r_stages } };
 	Training *t = &c->o->t;
 	GivenPlan *g = NEW(c->a, GivenPlan);
@@ -334,6 +405,7 @@ static void write_stages(Buf *b, const Compile *c, bool json)
 	const PlanSettings *p = &c->o->t.plan;
 	const int stages = module_stages(c->m);
 	const bool shard = zero_differs(p, stages);
+	const int *tensor = c->m->tensor_of;
 
 	for (int t = 0; t < stages; t++) {
 		const Stage *s = c->m->stage[t];
@@ -343,6 +415,11 @@ static void write_stages(Buf *b, const Compile *c, bool json)
 			buf_json(b, c->plan.stage[t].until);
 			buf_puts(b, ", ");
 		}
+		if (tensor)
+			buf_printf(b, json ? "\"tensor\": %d, " : "tensor: %d, ", tensor[t]);
+		if (p->sequence_of && p->sequence == SEQUENCE_UNSAID)
+			buf_printf(b, json ? "\"sequence\": \"%s\", " : "sequence: %s, ",
+				p->sequence_of[t] == SEQUENCE_ON ? "on" : "off");
 		if (shard)
 			buf_printf(b, json ? "\"shard\": %d, " : "shard: %d, ", stage_zero(p, t));
 		buf_puts(b, json ? "\"devices\": [" : "devices: [");
@@ -382,7 +459,7 @@ bool plan_save(const Compile *c, const char *file)
 	buf_puts(&b, json ? "{\n  \"version\": 1,\n" : "version: 1\n");
 	write_owner(&b, json, "model", c->m->name, model_hash(c));
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
-	if (c->m->tensor > 1)
+	if (c->m->tensor > 1 && !c->m->tensor_of)
 		buf_printf(&b, json ? "  \"tensor\": %d,\n" : "tensor: %d\n", c->m->tensor);
 	if (p->sequence == SEQUENCE_ON)
 		buf_puts(&b, json ? "  \"sequence\": \"on\",\n" : "sequence: on\n");

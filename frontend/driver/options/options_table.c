@@ -429,7 +429,7 @@ const Opt opt_table[] = {
 	{ "Target", "emit-only", NULL, "write the program; nothing is compiled, measured or read with libclang", CALL, 0, o_emit_only, 0, 0, 0 },
 	{ "Target", "threads", "N", "threads per device; default: cores divided by the devices of the host", CALL, 0, o_threads, 0, 0, 0 },
 	{ "Plan", "cluster", "FILE", "what machines there are; local:N for N devices here", TEXT, AT(cluster), 0, 0, 0, 0 },
-	{ "Plan", "plan", "P", "auto, replicas of each stage as 2-1-1, or a file that --save-plan wrote", TEXT, TR(plan.replicas), 0, 0, 0, 0 },
+	{ "Plan", "plan", "P", "auto, replicas of each stage as 2-1-1 (2x4-1x8: each of 4, of 8 devices), or a file that --save-plan wrote", TEXT, TR(plan.replicas), 0, 0, 0, 0 },
 	{ "Plan", "save-plan", "FILE", "write the plan, .yaml or .json; --plan FILE takes it", TEXT, AT(save_plan), 0, 0, 0, 0 },
 	{ "Plan", "planner", "P", "@", CALL, 0,
 		o_planner, 0, 0, 0 },

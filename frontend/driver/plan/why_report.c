@@ -383,7 +383,8 @@ static void json_stage(const Compile *c, const Sim *s, int t, FILE *f)
 	const PlanStage *p = &c->plan.stage[t];
 	const double *time = stage_seconds(s, t);
 
-	fprintf(f, "%s\n    {\"stage\": %d, \"replicas\": %d, \"devices\": [", t ? "," : "", t, x->replicas);
+	fprintf(f, "%s\n    {\"stage\": %d, \"replicas\": %d, \"tensor\": %d, \"zero\": %d, \"devices\": [",
+		t ? "," : "", t, x->replicas, stage_tensor(c->m, t), stage_zero(&c->o->t.plan, t));
 	for (int r = 0; r < x->replicas; r++) {
 		fputs(r ? ", " : "", f);
 		quote(f, c->cluster.device[x->device[r]].name);

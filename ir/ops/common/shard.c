@@ -25,10 +25,10 @@ Type shard_whole(const Type *part, Shard s, int degree)
 	return t;
 }
 
-Type shard_stored(const Value *param, int degree)
+Type shard_stored(const Value *param)
 {
 	const Param *p = param->param;
-	Type t = shard_whole(&param->type, p->shard, degree);
+	Type t = shard_whole(&param->type, p->shard, p->members);
 
 	if (p->pad)
 		t.dim[p->pad_axis] -= p->pad;
