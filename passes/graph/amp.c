@@ -96,7 +96,7 @@ static bool literal(const Node *n, int i) { return (optab[n->op]->flags & OP_EW)
 /* The forward node that n belongs to. */
 static const Node *group_of(const Node *n) { return n->fwd ? n->fwd : n; }
 
-/* Where a Cast of v for n goes: behind v where the backward made v, else before n; the update has none. */
+/* A Cast of v goes before n; the update has none. It is of the stage of what made v, where the backward did and v is the wider. */
 static Node *cast_for(Amp *a, Node *n, Value *v, DType t)
 {
 	Node *before = n;
@@ -115,8 +115,8 @@ static Node *cast_for(Amp *a, Node *n, Value *v, DType t)
 	attr_set_int(c, "to", dtype_onnx(t));
 	optab[OP_Cast]->shape(c, a->cx->d);
 	if (c->phase == PHASE_BWD) {
-		const bool made_there = v->def && v->def->phase == PHASE_BWD;
-		c->fwd = made_there ? v->def->fwd : n->fwd;
+		const bool made_there = v->def && v->def->phase == PHASE_BWD, wider = dtype_half(v->type.dtype);
+		c->fwd = made_there && !wider ? v->def->fwd : n->fwd; /* stages send each other the narrower */
 	}
 	return c;
 }
