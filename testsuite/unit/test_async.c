@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "ir/base/diag.h"
+#include "passes/schedule/placement.h"
 #include "passes/schedule/sched.h"
 #include "passes/simulate/simulate.h"
 #include "spec.h"
@@ -172,9 +173,29 @@ static void test_figures(void **state)
 	}
 }
 
+/* As many steps are shown as the deepest stage has in flight, then as many again, or two rounds of all replicas. */
+static void test_shown(void **state)
+{
+	static const int replicas[][3] = { { 1, 1, 1 }, { 2, 2, 2 }, { 4, 2, 1 }, { 4, 6, 3 }, { 5, 7, 2 } },
+			 round[] = { 1, 2, 4, 12, 70 };
+	const ScheduleSpec spec = { .kind = SCHEDULE_PIPEDREAM };
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		int most = 0;
+		for (int t = 0; t < 3; t++) {
+			const int flight = schedule_depth(spec, replicas[i], 3, t, 1000) * replicas[i][t];
+			most = flight > most ? flight : most;
+		}
+		assert_int_equal(
+			schedule_steps(spec, replicas[i], 3), most + (2 * round[i] > most ? 2 * round[i] : most));
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_replicas), cmocka_unit_test(test_figures) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_replicas), cmocka_unit_test(test_figures),
+		cmocka_unit_test(test_shown) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,6 +180,12 @@ static void depths(void **state)
 			near(stage[s].memory, 100 + 10 * want[i].k[s]);
 		}
 	}
+	DappleStage whole = { .begin = 0, .end = 3, .devices = 1 };
+	DapplePlan single = { .n = 1, .stage = &whole, .microbatches = 8 };
+	c.memory = 0;
+	assert_true(dapple_evaluate(p, &c, &o, &single));
+	near(single.speedup, 1);
+	near(plan.speedup, single.latency / plan.latency);
 	c.memory = 109;
 	assert_false(dapple_evaluate(p, &c, &o, &plan));
 	d.out = tmpfile();
@@ -195,7 +201,8 @@ static void depths(void **state)
 	arena_free(words);
 }
 
-/* Plans say what dapple_evaluate says of them, none beats every plan, each has all devices once and fits. */
+/* Plans say what dapple_evaluate says of them, none beats every plan, each has all devices once and fits. Of every other chain the
+ * sums are slow, and its plans have many stages. */
 static void random_chains(void **state)
 {
 	Arena *a = arena_new(), *words = arena_new();
@@ -210,7 +217,7 @@ static void random_chains(void **state)
 		DappleCluster c = two_servers(2);
 		DappleOptions o = { .profiled = 1, .batch = 8, .least = 1, .literal = i % 3 == 0 };
 		for (int k = 0; k < 4 * n; k++)
-			v[k / n][k % n] = draw(0.1, k / n < 2 ? 4 : 2);
+			v[k / n][k % n] = draw(0.1, k / n < 2 ? 4 : 2) * (k / n == 3 && i % 2 ? 30 : 1);
 		const DappleProfile *p = dapple_chain(a, n, v[0], v[1], v[2], v[3]);
 		long explored = 0;
 		const DapplePlan *plan = dapple_plan(a, p, &c, &o, &explored, &d),

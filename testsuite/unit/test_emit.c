@@ -69,6 +69,9 @@ static void lines(void **state)
 		"function(000000000000000000000000000000000000000000000000000000000001,\n"
 		"\t\"a string, with a comma, 000000000000000000000000000002\", 00000000000000000003);\n");
 	buf_clear(&b);
+	cw_line(&w, "name = other_%0130d;", 1); /* no place to break it */
+	assert_int_equal(strcspn(buf_str(&b), "\n"), 144);
+	buf_clear(&b);
 	w.whole = true;
 	cw_line(&w, "function(%060d, %060d);", 1, 2);
 	assert_int_equal(strcspn(buf_str(&b), "\n"), 133);
