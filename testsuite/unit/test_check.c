@@ -120,9 +120,20 @@ static void found(void **state)
 		"\t_Alignas(64) char more[64];\n} *P;", "struct params has 128 bytes, 64 in the plan");
 }
 
+/* A good folder whose stages keep versions of their weights beside the parameters passes: pdcc looks at what it wrote. */
+static void versions(void **state)
+{
+	(void)state;
+	assert_int_equal(system(arena_printf(arena,
+				 "'%s' '%s/testsuite/models/mlp/train_loss.onnx' --cluster local:3 --plan 1-1-1 "
+				 "--schedule pipedream --microbatches 1 -q -o %s/versions",
+				 pdcc, tree, dir)),
+		0);
+}
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(found) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(found), cmocka_unit_test(versions) };
 
 	if (argc > 1)
 		tree = argv[1];
