@@ -93,8 +93,8 @@ void prod_norm_rounded(Products *p, Node *n)
 	Node *norm = dx->kind == VAL_NODE ? dx->def : NULL;
 
 	if (!norm || norm->graph != n->graph || (norm->op != OP_LayerNormGrad && norm->op != OP_RMSNormGrad) ||
-		norm->out[0] != dx || attr_int(norm, "each") || attr_int(norm, "to") ||
-		!dtype_half(n->out[0]->type.dtype) || n->out[0]->type.layout != LAYOUT_PLAIN)
+		norm->out[0] != dx || attr_int(norm, "to") || !dtype_half(n->out[0]->type.dtype) ||
+		n->out[0]->type.layout != LAYOUT_PLAIN)
 		return;
 	const Value *scale = node_input(norm, norm->op == OP_LayerNormGrad ? 4 : 3);
 	if (!scale || !by_rows(norm, norm->in[1], scale, NULL))

@@ -174,7 +174,7 @@ static void split_stages(Local *l)
 				front != t->replicas[s] - 1)
 				continue;
 			memmove(d.end + s + 1, d.end + s, sizeof *d.end * (size_t)(d.n - s));
-			d.end[s] = before + 1 < d.end[s + 1] ? (before + 1 + d.end[s + 1]) / 2 : before + 1;
+			d.end[s] = (before + 1 + d.end[s + 1]) / 2;
 			d.n++;
 			for (int i = 0; i < d.nd; i++)
 				d.owner[i] += i >= r + front;
