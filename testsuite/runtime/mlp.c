@@ -259,7 +259,7 @@ int main(int argc, char **argv)
 		.ninputs = stages == 2 ? 1 : 2,
 		.inputs = inputs + (first ? 0 : 1),
 		.steps = 10,
-		.timeout = 20,
+		.timeout = getenv("MLP_TIMEOUT") ? atof(getenv("MLP_TIMEOUT")) : 20,
 		.init = init_with_weights,
 		.step = step,
 		.notes = "" };

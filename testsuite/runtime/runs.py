@@ -154,6 +154,8 @@ def faults():
     run((1, 1), "--steps", "x", code=2, says=r"--steps wants a whole number")
     run((1, 1), "--steps", code=2, says=r"--steps wants a value")
     run((1, 1), "--timeout=0", code=2, says=r"--timeout wants seconds")
+    for said, waits in ("0", 60), ("7", 7):     # of the program; 0: it says nothing
+        run((1, 1), "--steps=1", "--log-level=debug", MLP_TIMEOUT=said, says=rf"waits {waits} s for others")
     run((1, 1), "--weights", path("nothing"), code=1, says=r"R401 .*No such file")
     run((1, 1), "--weights", path("g21"), "--out", path("w"), "--steps=0", "--then-loss")
     run((1, 1), "--out", "/proc/none/run", code=1, says=r"R406")
