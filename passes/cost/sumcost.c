@@ -50,7 +50,7 @@ static SumModel costs_of(const Cluster *c, const Device *d)
 
 SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 {
-	SumModel m = costs_of(c, &c->device[n > 0 ? device[0] : 0]);
+	SumModel m = costs_of(c, &c->device[device[0]]);
 	SumWay slow[2] = { { 0, 0 }, { 0, 0 } };
 	int *host = NEWN(a, int, n), *seen = NEWN(a, int, n), nseen = 0;
 
