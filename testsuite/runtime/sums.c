@@ -198,6 +198,27 @@ static void background(void)
 			}
 }
 
+/* A sum goes on beside what the program computes, which asks nothing of it until it waits. */
+static void beside(void)
+{
+	enum { N = 1000003 };
+	static float a[N];
+	const double begin = rt_now();
+	bool done = false;
+
+	for (int i = 0; i < N; i++)
+		a[i] = (float)(i % 17);
+	pd_allreduce_start(&all, a, N, NULL);
+	while (!done && rt_now() - begin < 20) {
+		rt_nap(1000);
+		rt_lock();
+		done = rt_ring_idle();
+		rt_unlock();
+	}
+	CHECK(done && a[N - 1] == (float)(program.world * ((N - 1) % 17)), "a sum that nobody waits for does not end");
+	pd_allreduce_wait();
+}
+
 /* Disjoint groups at one time, and groups of one. */
 static void subgroups(void)
 {
@@ -327,6 +348,7 @@ int main(void)
 		feedback(PD_CODEC_Q8, 128, 1 / 254.0, n);
 	}
 	background();
+	beside();
 	subgroups();
 	broadcast(0);
 	broadcast(3);
