@@ -97,6 +97,43 @@ def resume():
                 fail(f"resumed {first}: {f} differs")
 
 
+def stored(name, of):
+    """Writes {name: (shape, numbers)} as safetensors."""
+    head, data = {}, b""
+    for k, (shape, x) in of.items():
+        head[k] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * len(x)]}
+        data += struct.pack(f"<{len(x)}f", *x)
+    text = json.dumps(head).encode()
+    with open(path(name), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def parts():
+    """Weights in parts, as members of a tensor group write them, are the whole ones; what is none of their parts is refused."""
+    want, of = tensors("11/trained.safetensors"), {}
+    for k, x in want.items():
+        if not k.endswith(".w"):
+            of[k] = [len(x)], x
+            continue
+        wide = len(want[k[:-1] + "b"])
+        high = len(x) // wide
+        if k == "fc1.w":        # two parts of the rows
+            of |= {f"{k}[0:1:{i}/2]": ([high // 2, wide], x[i * len(x) // 2:(i + 1) * len(x) // 2]) for i in range(2)}
+        else:                   # one of each column
+            of |= {f"{k}[1:1:{i}/{wide}]": ([high, 1], x[i::wide]) for i in range(wide)}
+    stored("p", of)
+    run((1, 1), "--weights", path("p"), "--steps=0", "--quiet", "--out", path("w"), MLP_KEEP="1")
+    if tensors("w/trained.safetensors") != want:
+        fail("weights in parts are not the whole ones")
+    part, (shape, x) = "fc1.w[0:1:0/2]", of["fc1.w[0:1:0/2]"]
+    for other, why in (("[2:1:0/2]", "is no part"), ("[-1:1:0/2]", "is no part"), ("[0:0:0/2]", "is no part"), ("[0:1:2/2]", "is no part"),
+                       ("[0:1:0/3]", "is no part"), ("[1:1:0/2]", "is no part"), ("[1:1:0/33]", "has another shape"), ("[0:1:0/1]", "has another shape")):
+        stored("p", {k.replace(part, "fc1.w" + other): v for k, v in of.items()})
+        run((1, 1), "--weights", path("p"), "--steps=0", code=1, says=rf"R403 .*'{re.escape('fc1.w' + other)}' {why}")
+    stored("p", {k: v for k, v in of.items() if k != part})
+    run((1, 1), "--weights", path("p"), "--steps=0", code=1, says=r"R40\d .*fc1\.w")
+
+
 def npy(name, descr, shape, data):
     head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
     with open(path(name), "wb") as f:
@@ -192,6 +229,7 @@ os.makedirs(out)
 shapes_agree()
 gradient_is_the_mean()
 resume()
+parts()
 real_data()
 faults()
 interrupted()
