@@ -181,6 +181,8 @@ bool rt_idle(int i);
 /* What all ranks have in mine, in the order of ranks, to all; one at a time. Of a rank's group: what rt_task_of has. */
 void rt_gather_start(const void *mine, void *all, size_t bytes);
 void rt_gather_wait(void);
+void rt_gather_tasks(
+	const void *mine, void *all, size_t bytes); /* the same of all tasks, in their order; begun and awaited */
 /* A request that MPI itself begins (an MPI_Request), lock held; then what it is for. */
 void *rt_request(int i);
 void rt_requested(int i, int peer, size_t bytes);

@@ -55,7 +55,14 @@ static bool one_order(Messages sent, Messages got, const int *lane, int which)
 
 enum { ABSENT = -2 };
 
-/* The lane of each channel from one rank to another; -1: the channel by itself is in two orders; ABSENT: nothing goes there. */
+/* Stages of unlike tensor groups tell each other what goes from a member to several: through the host. */
+static bool alike(const Build *b, int from, int to)
+{
+	return stage_tensor(b->m, stage_of_rank(b, from)) == stage_tensor(b->m, stage_of_rank(b, to));
+}
+
+/* The lane of each channel from one rank to another; -1: the channel by itself is in two orders, or groups are unlike; ABSENT: nothing
+ * goes there. */
 static int *lanes(const Build *b, int from, int to)
 {
 	const Messages sent = messages(b, from, to, true), got = messages(b, to, from, false);
@@ -69,7 +76,7 @@ static int *lanes(const Build *b, int from, int to)
 			used |= sent.v[i].channel == c;
 		for (int k = 0; used && k <= last + 1 && lane[c] < 0; k++) {
 			lane[c] = k;
-			lane[c] = one_order(sent, got, lane, k) ? k : -1;
+			lane[c] = alike(b, from, to) && one_order(sent, got, lane, k) ? k : -1;
 		}
 		last = lane[c] > last ? lane[c] : last;
 	}
@@ -124,11 +131,13 @@ typedef struct Groups {
 	int n, cap;
 } Groups;
 
-/* Adds a group of several, each once. */
+/* Adds a group of several, each once; of unlike ones the host sums. */
 static void add_group(const Build *b, Groups *groups, Ints ranks)
 {
 	bool known = ranks.n < 2;
 
+	for (int i = 1; i < ranks.n; i++)
+		known |= !alike(b, (int)ranks.v[0], (int)ranks.v[i]);
 	for (int i = 0; i < groups->n; i++)
 		known |= groups->v[i].n == ranks.n &&
 		         !memcmp(groups->v[i].v, ranks.v, (size_t)ranks.n * sizeof *ranks.v);

@@ -97,3 +97,34 @@ const char *plan_str(Arena *a, const Plan *p)
 		s = arena_printf(a, "%s%s%d", s, i ? "-" : "", p->stage[i].replicas);
 	return s;
 }
+
+/* What has no meaning yet where stages are divided unlike. */
+static bool unlike_allowed(const Module *m, const PassCx *cx)
+{
+	const ScheduleSpec schedule = schedule_asked(m, cx);
+	const char *why = NULL;
+
+	if (schedule_chunks(schedule) > 1 || schedule_row(schedule)->place == PLACED_LISTED)
+		why = "a schedule of several stages on a device, which is of one group";
+	else if (cx->train->plan.choose_schedule)
+		why = "--schedule auto, which may choose one of several stages on a device; name a schedule";
+	return !why || diag_error(cx->d, NOLOC, 520,
+			       "stages that are divided unlike (tensor, sequence) do not go with %s", why);
+}
+
+/* What has no meaning yet where groups share the work. */
+bool tensor_allowed(const Module *m, const PassCx *cx)
+{
+	const Training *t = cx->train;
+	const char *why = NULL;
+
+	if (schedule_is_async(schedule_asked(m, cx)))
+		why = "an asynchronous schedule: it keeps versions of weights, which are not divided; take a synchronous one";
+	else if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
+		why = "servers of parameters: they hold whole ones; take --comm allreduce";
+	else if (t->loop.reproducible)
+		why = "--reproducible: a sum over the parts of a product has another order than one device's";
+	if (!why && t->plan.tensor_of)
+		return unlike_allowed(m, cx);
+	return !why || diag_error(cx->d, NOLOC, 520, "--tensor %d does not go with %s", (int)t->plan.tensor, why);
+}

@@ -12,6 +12,8 @@ bool plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
 bool plan_tensor(Arena *a, PlanSettings *p, Diag *d);
 /* Of stages that have so many devices a replica: p->tensor, and p->tensor_of where they are unlike. */
 void plan_degrees(PlanSettings *p, int *degree, int n);
+/* Whether tensor groups go with what else was asked for. False after E0520. */
+bool tensor_allowed(const Module *m, const PassCx *cx);
 const char *plan_str(Arena *a, const Plan *p); /* "2-1-1" */
 
 /* The schedule of this module: chosen, else asked for. */

@@ -331,38 +331,6 @@ static void whole_outputs(Rewrite *r)
 			g->out[i] = in_form(r, shard_index(g->out[i]), 0, behind);
 }
 
-/* What has no meaning yet where stages are divided unlike. */
-static bool unlike_allowed(const Module *m, const PassCx *cx)
-{
-	const ScheduleSpec schedule = schedule_asked(m, cx);
-	const char *why = NULL;
-
-	if (schedule_chunks(schedule) > 1 || schedule_row(schedule)->place == PLACED_LISTED)
-		why = "a schedule of several stages on a device, which is of one group";
-	else if (cx->train->plan.choose_schedule)
-		why = "--schedule auto, which may choose one of several stages on a device; name a schedule";
-	else if (target_cuda(cx->train))
-		why = "programs for GPUs; divide all alike, or say --target c";
-	return !why || diag_error(cx->d, NOLOC, 520, "stages that are divided unlike (tensor, sequence) do not go with %s", why);
-}
-
-/* What has no meaning yet where groups share the work. */
-static bool allowed(const Module *m, const PassCx *cx)
-{
-	const Training *t = cx->train;
-	const char *why = NULL;
-
-	if (schedule_is_async(schedule_asked(m, cx)))
-		why = "an asynchronous schedule: it keeps versions of weights, which are not divided; take a synchronous one";
-	else if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
-		why = "servers of parameters: they hold whole ones; take --comm allreduce";
-	else if (t->loop.reproducible)
-		why = "--reproducible: a sum over the parts of a product has another order than one device's";
-	if (!why && t->plan.tensor_of)
-		return unlike_allowed(m, cx);
-	return !why || diag_error(cx->d, NOLOC, 520, "--tensor %d does not go with %s", (int)t->plan.tensor, why);
-}
-
 /* What a plan file says of stages, where nothing is said of all. */
 static const int *sequence_of(const PlanSettings *p) { return p->sequence == SEQUENCE_UNSAID ? p->sequence_of : NULL; }
 
@@ -379,11 +347,14 @@ bool pass_shard(Module *m, PassCx *cx)
 			"--sequence on divides nothing: no devices share a replica; say --tensor 2, or --plan 1x2");
 	if (degree < 2)
 		return true;
-	if (!allowed(m, cx))
+	if (!tensor_allowed(m, cx))
 		return false;
+	if (m->tensor > 1) /* a text from behind it is divided */
+		return m->tensor == degree ||
+		       diag_error(cx->d, FILELOC(m->file), 410,
+			       "the graph is divided for groups of %d devices, the plan has %lld", m->tensor,
+			       (long long)degree);
 	m->tensor = (int)degree;
-	if (cx->train->plan.tensor_of && !shard_stages(m, cx))
-		return false;
 	r.s.tensor_of = m->tensor_of;
 	r.s.own = r.s.scatter = !target_cuda(cx->train);
 	r.s.along = sequence_of(&cx->train->plan);

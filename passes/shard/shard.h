@@ -64,7 +64,5 @@ static inline bool shard_foreign(const ShardSearch *s, const Node *n, const Valu
 /* Fills in what is behind `degree`. Marks of values and nodes are numbers until shard_unmark. */
 void shard_search(ShardSearch *s, Graph *g, const Speed *speed, const Link *link);
 void shard_unmark(ShardSearch *s);
-/* unlike.c: where stages have unlike groups. Every node has its stage, and Module.tensor_of is set. False after a diagnostic. */
-bool shard_stages(Module *m, PassCx *cx);
 
 #endif

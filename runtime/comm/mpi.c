@@ -492,6 +492,25 @@ static void of_ranks(struct told *t)
 	t->tasks = NULL;
 }
 
+static void gather(const void *mine, void *all, size_t bytes)
+{
+	rt_lock();
+	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD, &request[gather0]),
+		"MPI_Iallgather");
+	rt_requested(gather0, 0, bytes);
+	rt_unlock();
+}
+
+void rt_gather_tasks(const void *mine, void *all, size_t bytes)
+{
+	if (!started) {
+		memcpy(all, mine, bytes);
+		return;
+	}
+	gather(mine, all, bytes);
+	rt_wait(gather0, 1);
+}
+
 void rt_gather_start(const void *mine, void *all, size_t bytes)
 {
 	if (!started) {
@@ -500,12 +519,7 @@ void rt_gather_start(const void *mine, void *all, size_t bytes)
 	}
 	told = (struct told){ all, rt_tasks() > rt_program->world ? rt_alloc((size_t)rt_tasks() * bytes) : NULL,
 		bytes };
-	rt_lock();
-	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, told.tasks ? told.tasks : all, (int)bytes, MPI_BYTE,
-		      MPI_COMM_WORLD, &request[gather0]),
-		"MPI_Iallgather");
-	rt_requested(gather0, 0, bytes);
-	rt_unlock();
+	gather(mine, told.tasks ? told.tasks : all, bytes);
 }
 
 void rt_gather_wait(void)

@@ -84,7 +84,9 @@ static void call_rooms(bool direct)
 			most = rt_gpu_bytes(&rt_program->params[i]);
 	pd_call_open(PD_CALL_GRADIENT, most, 0);
 	for (int k = 0; k < PD_CALLS; k++) {
-		if ((k == PD_CALL_GROUP && direct) || (k == PD_CALL_GRADIENT && !rt_keeps_gradients()))
+		const bool shares = !direct || rt_program->tensor_of; /* groups of unlike members do by the host */
+
+		if ((k == PD_CALL_GROUP && !shares) || (k == PD_CALL_GRADIENT && !rt_keeps_gradients()))
 			continue;
 		make_room(&whole, calls[k].whole);
 		make_room(&second, calls[k].second);

@@ -10,7 +10,7 @@ typedef struct found {
 } found;
 
 /* Why NCCL cannot be taken; NULL: it can. */
-static const char *against(const pd_program *p, const found *all)
+static const char *against(const found *all)
 {
 	static char why[400];
 
@@ -28,19 +28,6 @@ static const char *against(const pd_program *p, const found *all)
 	return NULL;
 }
 
-/* What all tasks say, in their order. */
-static found *found_by_all(const pd_program *p, found mine)
-{
-	const int n = rt_group();
-	found *group = rt_alloc((size_t)n * sizeof *group), *all = rt_alloc((size_t)(p->world * n) * sizeof *all);
-
-	rt_tensor_all(group, &mine, sizeof mine);
-	rt_gather_start(group, all, (size_t)n * sizeof mine);
-	rt_gather_wait();
-	free(group);
-	return all;
-}
-
 /* Whether messages go by NCCL, as all ranks find alike. */
 static bool by_nccl(const pd_program *p, const rt_options *o)
 {
@@ -54,9 +41,11 @@ static bool by_nccl(const pd_program *p, const rt_options *o)
 	if (tasks == 1 || rt_alone || rt_virtual)
 		return false;
 	memcpy(mine.uuid, rt_gpu_uuid(), sizeof mine.uuid);
-	found *all = found_by_all(p, mine);
+	found *all = rt_alloc((size_t)tasks * sizeof *all);
 
-	why = off ? "--nccl off" : against(p, all);
+	rt_gather_tasks(&mine, all, sizeof mine);
+
+	why = off ? "--nccl off" : against(all);
 	if (must && why)
 		rt_fail(RT_USAGE, "R525", "--nccl on: %s (%s)", why, pd_device_name());
 	free(all);

@@ -25,7 +25,7 @@ static const Row rows[] = {
 static const Row opt_row = { "pdcc-opt", "FILE.pdir --passes=A,B",
 	"passes on the text form of the IR; prints the module",
 	"passes cluster plan schedule print-ir-after-all ir-format elide list-passes",
-	"pdcc-opt out/ir/14-place.pdir --passes=split", NULL };
+	"pdcc-opt out/ir/15-place.pdir --passes=split", NULL };
 
 int command_names(const char *names[COMMANDS_MOST])
 {

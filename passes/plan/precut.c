@@ -1,8 +1,9 @@
-/* Stages that are divided unlike: groups of several sizes (--plan 2x4-1x8), some along the sequence. A node is divided by the group of its stage, so that stages have to be
- * known first. They are cut as ever, by partition, of the whole graph, on devices as fast and as large as their groups; partition
- * then finds them as they are when it comes to the divided graph. */
+/* precut: where stages are divided unlike: groups of several sizes (--plan 2x4-1x8), some along the sequence. A node is then divided
+ * by the group of its stage, so that stages have to be known before the graph is divided (shard). They are cut as ever, by
+ * partition, of the whole graph, on devices as fast and as large as their groups; partition then finds them as they are when it
+ * comes to the divided graph. Writes Node.stage, Module.tensor_of, the plan. */
 #include "passes/common/plan.h"
-#include "shard.h"
+#include "passes/cost/cost.h"
 
 /* Each group as one device that does its work in no more time than its members together. */
 static Cluster as_devices(const PassCx *cx)
@@ -23,9 +24,14 @@ static Cluster as_devices(const PassCx *cx)
 	return c;
 }
 
-bool shard_stages(Module *m, PassCx *cx)
+bool pass_precut(Module *m, PassCx *cx)
 {
-	const PlanSettings *p = &cx->train->plan;
+	const PlanSettings *p = cx->train ? &cx->train->plan : NULL;
+
+	if (!p || !p->tensor_of || m->tensor_of) /* a text from behind it has its stages */
+		return true;
+	if (!tensor_allowed(m, cx))
+		return false;
 	const Cluster groups = as_devices(cx);
 	PassCx first = *cx;
 
