@@ -8,8 +8,8 @@
 /* So many neighbours on a host become one device, which several programs share out (--tensor); what is left over of a host is not
  * used. False after E0424 where no host has so many. */
 bool cluster_group(Arena *a, Cluster *c, int tensor, Diag *d);
-/* The same of groups of unlike sizes: device r becomes the first members[r] neighbours of a host behind those of device r - 1. */
-bool cluster_groups(Arena *a, Cluster *c, const int *members, int n, Diag *d);
+/* The same of groups of unlike sizes, of a plan that is called so: device r becomes the first members[r] neighbours of a host behind those of device r - 1. */
+bool cluster_groups(Arena *a, Cluster *c, const int *members, int n, const char *plan, Diag *d);
 bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d);
 
 #endif

@@ -53,7 +53,7 @@ bool cluster_group(Arena *a, Cluster *c, int tensor, Diag *d)
 	return true;
 }
 
-bool cluster_groups(Arena *a, Cluster *c, const int *members, int n, Diag *d)
+bool cluster_groups(Arena *a, Cluster *c, const int *members, int n, const char *plan, Diag *d)
 {
 	int most = 1, at = 0;
 
@@ -62,8 +62,8 @@ bool cluster_groups(Arena *a, Cluster *c, const int *members, int n, Diag *d)
 			at = end_of_host(c, at);
 		if (at >= c->ndevice || at >= cluster_workers(c))
 			return diag_error(d, FILELOC(c->file), 424,
-				"the plan has groups of %d devices as its rank %d: the members of a group are devices of one host, and behind those of the ranks before it the cluster has no host of so many",
-				members[r], r);
+				"rank %d of plan %s is a group of %d devices: its members are devices of one host, and behind those of the ranks before it the cluster has no host of so many",
+				r, plan, members[r]);
 		make_group(a, c, r, at, members[r]); /* r <= at */
 		at += members[r];
 		most = members[r] > most ? members[r] : most;

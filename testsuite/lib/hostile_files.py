@@ -150,21 +150,22 @@ class Seeds:
 
     @made_once
     def compiled(self):
-        """A build folder of two stages, with its schedule and the IR behind every pass."""
+        """A build folder of two stages, with its schedule and the IR behind every pass; beside it one of unlike stages."""
         self.pdcc(MLP, '--cluster', 'local:3', '--plan', '2-1', '-o', 'compiled', '--emit-only', '--save-plan', 'plan.yaml')
         self.pdcc(MLP, '--cluster', 'local:3', '--plan', '2-1', '-o', 'again', '--emit-only', '--save-plan', 'plan.json')
+        self.pdcc(MLP, '--cluster', 'local:3', '--plan', '1-1x2', '-o', 'unlike', '--emit-only', '--save-plan', 'unlike.yaml')
         return f'{self.tmp}/compiled'
 
     @made_once
     def dumps(self):
-        """The IR behind every pass, of three models: [(file, the pass that follows)]."""
+        """The IR behind every pass, of four programs: [(file, the pass that follows)]."""
         self.compiled
         self.pdcc(f'{T.ROOT}/samples/lenet/model.onnx', '--cluster', 'local:2', '--plan', '1-1', '--optimizer', 'adam', '--recompute', 'stage',
                   '-o', 'lenet', '--emit-only')
         self.pdcc(f'{T.HERE}/models/gpt2_mini/train_loss.onnx', '--cluster', 'local:2', '--plan', '2', '--dim', 'time=8', '--global-batch', '8',
                   '-o', 'gpt2', '--emit-only')
         found = []
-        for name in ('compiled', 'lenet', 'gpt2'):
+        for name in ('compiled', 'unlike', 'lenet', 'gpt2'):
             files = sorted(glob.glob(f'{self.tmp}/{name}/ir/*.pdir'))
             passes = [re.sub(r'.*/\d+-|\.pdir', '', f) for f in files]
             found += zip(files, [*passes[1:], ''])
@@ -198,9 +199,11 @@ COMPILE = [MLP, '--emit-only', '--force', '-o', 'out']
 
 
 def plan(r, s, folder):
-    name = r.choice(['plan.yaml', 'plan.json'])
+    name = r.choice(['plan.yaml', 'plan.json', 'unlike.yaml'])
     s.compiled
     text = read(f'{s.tmp}/{name}')
+    if name == 'unlike.yaml':
+        text = text.replace(b'tensor: 2,', b'tensor: 2, sequence: "on",')
     if r.random() < 0.5:        # stages with numbers of their own
         text = text.replace(b'"devices"', b'"shard": 3, "devices"').replace(b' devices:', b' shard: 3, devices:').replace(b'{devices:', b'{shard: 1, devices:')
     write(f'{folder}/{name}', mutate_words(r, text))
@@ -226,7 +229,8 @@ def csv(r, s, folder):
 def pdir(r, s, folder):
     file, following = r.choice(s.dumps)
     write(f'{folder}/m.pdir', mutate_words(r, read(file)))
-    return [['pdcc-opt', 'm.pdir', f'--passes={following}'], ['pdcc', 'inspect', 'm.pdir']], 'm.pdir|model.onnx|train_loss.onnx'
+    more = ['--cluster', 'local:3', '--plan', '1-1x2'] if '/unlike/' in file else []
+    return [['pdcc-opt', 'm.pdir', f'--passes={following}', *more], ['pdcc', 'inspect', 'm.pdir']], 'm.pdir|model.onnx|train_loss.onnx'
 
 
 def external(r, s, folder):

@@ -151,6 +151,17 @@ static bool choose_target(Compile *c)
 	return true;
 }
 
+/* The file, or "2x4-1x8". */
+static const char *groups_name(const Compile *c, const int *replicas, int n)
+{
+	const PlanSettings *p = &c->o->t.plan;
+	const char *s = plan_is_file(p->replicas) ? p->replicas : "";
+
+	for (int i = 0; i < n && !plan_is_file(p->replicas); i++)
+		s = arena_printf(c->a, "%s%s%dx%d", s, i ? "-" : "", replicas[i], p->tensor_of[i]);
+	return s;
+}
+
 /* A group for each rank of the plan, where stages have unlike ones. */
 static bool group_ranks(Compile *c)
 {
@@ -162,7 +173,16 @@ static bool group_ranks(Compile *c)
 	for (int i = 0; i < n; i++)
 		for (int r = 0; r < replicas[i]; r++)
 			PUSH(c->a, size, nsize, cap) = p->tensor_of[i];
-	return cluster_groups(c->a, &c->cluster, size, nsize, c->d);
+	return cluster_groups(c->a, &c->cluster, size, nsize, groups_name(c, replicas, n), c->d);
+}
+
+bool compile_groups(Compile *c)
+{
+	PlanSettings *p = &c->o->t.plan;
+
+	if (plan_is_file(p->replicas) ? !plan_file_tensor(c) : !plan_tensor(c->a, p, c->d))
+		return false;
+	return p->tensor_of ? group_ranks(c) : cluster_group(c->a, &c->cluster, (int)p->tensor, c->d);
 }
 
 bool compile_machine(Compile *c)
@@ -178,9 +198,7 @@ bool compile_machine(Compile *c)
 	if (!cluster_workers(&c->cluster))
 		return diag_error(c->d, FILELOC(c->cluster.file), 403,
 			"no host of the cluster has the role worker (nodes: roles)");
-	if (plan_is_file(o->t.plan.replicas) ? !plan_file_tensor(c) : !plan_tensor(c->a, &c->o->t.plan, c->d))
-		return false;
-	if (o->t.plan.tensor_of ? !group_ranks(c) : !cluster_group(c->a, &c->cluster, (int)o->t.plan.tensor, c->d))
+	if (!compile_groups(c))
 		return false;
 	compile_first_devices(c);
 	if (o->memory_limit)

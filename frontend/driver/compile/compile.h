@@ -52,6 +52,8 @@ typedef struct Compile {
 /* The cluster, and what is decided from it and the flags alone: threads, and the size of a microbatch where flags say it.
  * compile_read does this first. */
 bool compile_machine(Compile *c);
+/* The cluster's devices in the tensor groups that flags, or the plan, ask for. */
+bool compile_groups(Compile *c);
 /* The model and the cluster. What the global batch is where nobody says is decided by compile_plan (global_batch.h). */
 bool compile_read(Compile *c);
 /* import_model.c: what the importer is told; micro: samples in what is compiled, 0: as the model says. */

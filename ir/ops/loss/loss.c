@@ -269,10 +269,12 @@ static bool hits_by_classes(const Node *n, bool out, int at, ShardWay *w)
 int64_t loss_told(const Node *n)
 {
 	const int64_t numbers = n->op == OP_SoftmaxCrossEntropyLoss ? 3 : n->op == OP_CountHits ? 2 : 0;
+
+	if (!numbers || ((const struct loss *)n->attr)->parts < 2)
+		return 0;
 	const Type *x = &n->in[0]->type;
 
-	return numbers && ((const struct loss *)n->attr)->parts > 1 && x->dim[1] ? numbers * type_bytes(x) / x->dim[1]
-	                                                                         : 0;
+	return x->dim[1] ? numbers * type_bytes(x) / x->dim[1] : 0;
 }
 
 /* ---- kernels ---- */
