@@ -38,6 +38,15 @@ typedef struct ShardSearch {
 		latency; /* bytes per second: of memory, to the other members; seconds of a collective */
 } ShardSearch;
 
+/* candidates.c: the forms that values may take (Forms), by what the ops allow. */
+void shard_candidates(ShardSearch *s);
+int shard_form(ShardSearch *s, const Value *v, Shard shard); /* its number among v's; -1: v never lies so */
+ShardWay shard_new_way(ShardSearch *s, const Node *n);       /* all of it whole */
+/* As shard_way, and it may be done here. */
+bool shard_way_of(ShardSearch *s, const Node *n, bool out, int at, ShardWay *w);
+bool shard_at_home(const ShardSearch *s, const Node *n, const ShardWay *w); /* what crosses stages is whole */
+bool shard_looked_up(const Value *table);                                   /* its rows, and a product reads it too */
+
 /* --sequence on. What of a forward's value is kept for the backward, of the forms that it is `had` in (bits), made in form
  * `made`: the parts, where there are some; wholes that were gathered are gathered anew. */
 int shard_kept(const Forms *f, unsigned had, int made);
