@@ -399,7 +399,8 @@ static bool stages_fit(const Module *m, const PassCx *cx)
 	const PlanSettings *p = cx->train ? &cx->train->plan : NULL;
 	int *n = NEWN(cx->scratch, int, m->ntensor_of);
 
-	if (!p || p->ntensor_of != m->ntensor_of || memcmp(p->tensor_of, m->tensor_of, sizeof *n * (size_t)m->ntensor_of))
+	if (!p || p->ntensor_of != m->ntensor_of ||
+		memcmp(p->tensor_of, m->tensor_of, sizeof *n * (size_t)m->ntensor_of))
 		return diag_error(cx->d, FILELOC(m->file), 410,
 			"the graph is divided for groups that are not those of the plan; start from a text in front of shard");
 	for (const Node *k = m->graph->first; k; k = k->next) {
