@@ -61,7 +61,10 @@ static int run(Compile *c)
 	if (!text)
 		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)),
 		       EXIT_INPUT;
-	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d) || !compile_groups(c))
+	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d))
+		return EXIT_INPUT;
+	/* a text is looked at without the devices it is for, too */
+	if (c->o->cluster ? !compile_groups(c) : !plan_tensor(c->a, &c->o->t.plan, c->d))
 		return EXIT_INPUT;
 	if (!schedule_read(c->a, &c->o->t.plan, c->d))
 		return EXIT_INPUT;
