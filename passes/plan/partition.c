@@ -418,7 +418,7 @@ static bool stages_fit(const Module *m, const PassCx *cx)
 	return true;
 }
 
-/* Stages of unlike groups: they were cut before the graph was divided (passes/shard), and are looked at as they are now. */
+/* Stages of unlike groups: they were cut before the graph was divided (precut.c), and are looked at as they are now. */
 static bool known_stages(Module *m, PassCx *cx, const Cluster *workers)
 {
 	const Plan *first = cx->plan && cx->plan->nstage == m->ntensor_of ? cx->plan : NULL;
