@@ -158,7 +158,9 @@ Node *score_loss_make(Builder *b, OpKind op, const Node *of, int nin, Value *con
 /* ops/norm: rows from axis on stay in registers of a GPU, so that what lies round a normalisation can be part of it. */
 bool norm_in_registers(const Type *x, int64_t axis);
 int64_t product_rows(const Node *n); /* of a Product's result as one matrix; 0: it is several */
-bool product_even(const Node *n);    /* a Gemm or MatMul: its matrices lie at even distances, or are one */
+bool product_adds(const Node *
+		n); /* a Gemm or MatMul that a CPU can add to what lies where its result goes: one f32 matrix, no bias */
+bool product_even(const Node *n); /* a Gemm or MatMul: its matrices lie at even distances, or are one */
 
 /* A node of a recurrent layer as cuDNN takes it (ops/recurrent/layer.c), of a node that does the layer's steps; bias: how many it has. */
 Node *recurrent_make(Builder *b, OpKind op, const Node *of, int bias, int nin, Value *const *in);

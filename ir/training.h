@@ -145,6 +145,7 @@ typedef struct TargetSettings {
 		int64_t every; /* so many steps without overflow double it; 0: 2000 */
 	} amp;
 	const Map *told; /* by name: values that the programs tell of in their first step (pdcc verify); NULL: none */
+	bool apart;      /* gradients of a microbatch have memory of their own: somebody looks at them */
 	bool f64;        /* checking mode: every float is f64, plain loops */
 } TargetSettings;
 

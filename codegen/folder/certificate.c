@@ -250,7 +250,8 @@ static void write_values(Listing *l, Buf *out)
 		const Value *v = x->v;
 		buf_printf(out, "%s\n   [%s, ", comma, quoted_json(l->b->a, v->name));
 		comma = ",";
-		const Type held = held_type(v);
+		Type held = held_type(v);
+		held.rows = 0; /* they are kept dense */
 		const char *type = str_type(l->b->a, &held);
 		if (v->kind == VAL_PARAM)
 			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"always\", \"always\", \"%s\"]",

@@ -211,6 +211,8 @@ void send_owned(StageCx *x, Cw *w);                  /* behind the updates */
 bool needs_replica(const StageCx *x); /* the code asks which of the replicas it runs on */
 bool leaf_brief(const StageCx
 		*x); /* gradients that are summed in parts are temporary: a function waits for those sums at its end */
+/* The operand of an Accumulate lies where its sum does: the node that makes it adds to that (passes/memory/sums.c). */
+bool lies_in_sum(const Node *n);
 bool leaf_apart(const StageCx *x); /* a microbatch's gradients have memory of their own */
 bool leaf_added(const StageCx *x); /* and each is added to its sum once it is made: no tree */
 

@@ -105,7 +105,7 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 	for (int o = 0; o < n->nout; o++)
 		for (int i = 0; n->out[o] && i < n->out[o]->nuses; i++) {
 			const Node *u = n->out[o]->uses[i].node;
-			if (u->op != OP_Accumulate || u->graph != x->s->update || attr_int(u, "part"))
+			if (u->op != OP_Accumulate || u->graph != x->s->update || attr_int(u, "part") || lies_in_sum(u))
 				continue;
 			if (on_gpu(x))
 				cw_line(w, "if (done)");
@@ -333,11 +333,11 @@ DType gradient_type(const StageCx *x)
 	return DT_f32;
 }
 
-/* Some gradient of a microbatch is added to a whole sum. */
+/* Some gradient of a microbatch is added to a whole sum by a pass of its own. */
 static bool adds_gradients(const StageCx *x)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
-		if (n->op == OP_Accumulate && !attr_int(n, "part"))
+		if (n->op == OP_Accumulate && !attr_int(n, "part") && !lies_in_sum(n))
 			return true;
 	return false;
 }

@@ -5,9 +5,15 @@
 
 bool leaf_brief(const StageCx *x) { return sums_each(x->s) && gathers_weights(x->s); }
 
+bool lies_in_sum(const Node *n) { return n->in[0]->region == REGION_GRADS; }
+
 bool leaf_apart(const StageCx *x)
 {
-	return x->layout[REGION_GRADS].n && (x->s->bytes[REGION_LEAF] > 0 || leaf_brief(x));
+	bool apart = x->s->bytes[REGION_LEAF] > 0 || leaf_brief(x);
+
+	for (const Node *n = x->s->update->first; n && !apart; n = n->next)
+		apart = n->op == OP_Accumulate && lies_in_sum(n);
+	return x->layout[REGION_GRADS].n && apart;
 }
 
 bool reproducible(const StageCx *x)

@@ -27,6 +27,7 @@ typedef struct Class {
 	bool slot, leaf, fixed; /* fixed: no other value may be computed into it */
 	bool wire;              /* sent or received */
 	bool brief; /* a leaf that is temporary: the sum of its parts is waited for before the function ends */
+	bool sum;   /* a leaf that is added to its sum by what makes it, and lies there */
 	bool entry; /* by a forward received, or by a backward sent that made it */
 } Class;
 
@@ -252,7 +253,8 @@ static void place_leaf(Planner *p, const Node *n)
 		p->s->bytes[REGION_GRADS] += round_up(value_bytes(n->out[0]));
 		return;
 	}
-	place_class(c, REGION_LEAF, &p->s->bytes[REGION_GRADS]);
+	c->sum = summed_where_made(p->cx, p->m, p->s, n, c->root);
+	place_class(c, c->sum ? REGION_GRADS : REGION_LEAF, &p->s->bytes[REGION_GRADS]);
 }
 
 /* Gradients that are summed behind every backward are read until the next such sum begins; those of the last in front of the next
@@ -284,7 +286,7 @@ static void place_leaves(Planner *p)
 		for (int i = 0; n->op == OP_AllReduce && attr_int(n, "bucket") >= 0 && i < n->nin; i++)
 			place_leaf(p, n->in[i]->def);
 	for (const Node *n = p->s->update->first; n; n = n->next) /* in no bucket: those that servers add */
-		if (n->op == OP_Accumulate && (!class_of(n->in[0]) || class_of(n->in[0])->root->region != REGION_LEAF))
+		if (n->op == OP_Accumulate && (!class_of(n->in[0]) || class_of(n->in[0])->root->region == REGION_NONE))
 			place_leaf(p, n);
 }
 
@@ -374,7 +376,7 @@ static int64_t pack(Planner *p, const Graph *g, Region r)
 	int64_t top = 0;
 
 	for (int i = 0; i < p->nall; i++)
-		if (p->all[i]->graph == g && !p->all[i]->slot &&
+		if (p->all[i]->graph == g && !p->all[i]->slot && !p->all[i]->sum &&
 			(p->all[i]->leaf && !p->all[i]->brief) == (r == REGION_LEAF))
 			v[n++] = p->all[i];
 	merge_sort(v, placed, n);

@@ -8,7 +8,7 @@ its region or regions over one another; the peak; which versions of weights are 
 import math, re
 
 ACTION = re.compile(r'(\d+)(RECV_F|SEND_F|RECV_B|SEND_B|SYNC|UPDATE|F|B|I|W)(\d*)/(\d+)/(\d+)/(\d+)$')
-TYPE = re.compile(r'[a-z]+(\d*)\[([\d,]*)\](?:nhwc)?(?: rows<=(\d+))?$')
+TYPE = re.compile(r'[a-z]+(\d*)\[([\d,]*)\](?:nhwc)?$')
 MOMENT = re.compile(r'([FBWU])(\d+)$')
 EVER, NEVER = (9, 0), (-1, 0)
 class Refused(Exception):
@@ -220,7 +220,7 @@ class Proof:
             m = TYPE.match(text)
             need(m, f'{text!r} is no type')
             dims, width = [int(d) for d in m[2].split(',') if d], int(m[1] or 8) // 8
-            due = int(m[3]) * (math.prod(dims[1:]) * width + 8) if m[3] else math.prod(dims) * width
+            due = math.prod(dims) * width
             need(n == due, f'stage {s["stage"]}: %{name} is {text}, {due} bytes, not {n}')
             of = by_name.get(name.split(':')[0] if region == 'state' else name[2:] if region == 'grads' else '')
             parts = s['replicas'] if region == 'state' or any(each for *_, each in s['buckets']) else 1

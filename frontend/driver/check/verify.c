@@ -292,6 +292,7 @@ int verify_main(Compile *c)
 		       EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
+	c->o->t.target.apart = true;
 	if (!compile_read(c) || !compile_plan(c, NULL) || (verify_tell(c), !build_and_run(c, many)) ||
 		!single(c, one, c->o->t.target.threads))
 		status = compile_status(c) == EXIT_USAGE ? EXIT_INPUT : compile_status(c);

@@ -1,11 +1,12 @@
 /* Gemm and MatMul: y = op(a) op(b) + c over a batch. Gemm's bias may be anything that broadcasts to [M,N]; MatMul takes
  * any ranks, broadcasts the leading axes as numpy does, and has transA / transB of its own (the last two axes), which
  * gradients use. Operands of 16 bits are multiplied exactly and added in f32; `to` is the type of the result where it is
- * another one (f32), and c may be f32 too. cpu: pd_gemm per matrix; ref: plain loops. */
+ * another one (f32), and c may be f32 too. `sum`: the result is a gradient that is added to the sum of the step's
+ * microbatches, if the first of them is in it (passes/memory/sums.c). cpu: pd_gemm per matrix; ref: plain loops. */
 #include "matmul.h"
 
 struct gemm {
-	int64_t transA, transB, to;
+	int64_t transA, transB, to, sum;
 };
 
 static DType result_dtype(const Node *n)
@@ -255,7 +256,7 @@ static void bias_holes(const Node *n, Holes *h, const Dims *p)
 	hole_text(h, "AS", "%s", c ? convert_text(c->type.dtype, n->out[0]->type.dtype) : "");
 	hole_text(h, "CALL", c ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);");
 	if (p->batch == 1 && !c)
-		hole_text(h, "DIRECT_CALL", "$PRODUCT($HOW, $TB, $M, $N, $K, $0, $LDA, $1, $LDB, 0, $=, $N);");
+		hole_text(h, "DIRECT_CALL", "$PRODUCT($HOW, $TB, $M, $N, $K, $0, $LDA, $1, $LDB, $SUM, $=, $N);");
 	else if (p->batch == 1 && row == 0 && col == 1 && c->type.dtype == DT_f32 && n->in[0]->type.dtype == DT_f32)
 		hole_text(h, "DIRECT_CALL", "pd_gemm_bias($TA, $TB, $M, $N, $K, $0, $LDA, $1, $LDB, $2, $=);");
 	hole_name(h, "%s_%s%lldx%lldx%lld%s%s%s%s%s", n->op == OP_Gemm ? "gemm" : "matmul",
@@ -274,6 +275,8 @@ static void product_holes(const Node *n, Holes *h)
 	};
 	const int ta = (int)((const struct gemm *)n->attr)->transA;
 
+	hole_text(h, "SUM",
+		((const struct gemm *)n->attr)->sum ? "done > 0" : "0"); /* microbatches that are in the sum */
 	hole_text(h, "PRODUCT", dtype_half(in) ? "pd_gemm_half" : "pd_gemm");
 	hole_text(h, "KINDS", "%s, %s", kind[in], kind[out]);
 	if (dtype_half(in))
@@ -293,6 +296,17 @@ void product_flatten(Dims *p, bool transa)
 	p->m *= p->batch;
 	p->batch = 1;
 	p->rank = 0;
+}
+
+bool product_adds(const Node *n)
+{
+	Dims p;
+
+	if ((n->op != OP_Gemm && n->op != OP_MatMul) || n->out[0]->type.dtype != DT_f32 || (n->nin > 2 && n->in[2]))
+		return false;
+	dims_of(n, &p);
+	product_flatten(&p, ((const struct gemm *)n->attr)->transA != 0);
+	return p.batch == 1;
 }
 
 static void holes(const Node *n, Holes *h)
@@ -324,7 +338,7 @@ static void holes(const Node *n, Holes *h)
 }
 
 static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0),
-	AT_INT(struct gemm, to, 0), AT_END };
+	AT_INT(struct gemm, to, 0), AT_INT(struct gemm, sum, 0), AT_END };
 
 /* Rows, columns and the batch are divided where they are; what is inside makes results summands, and leaves the bias for later. */
 static bool product_shard(const Node *n, bool out, int at, ShardWay *w)

@@ -9,6 +9,12 @@ static void NAME(T *y, const T *a, const T *restrict dy, const TI *restrict ids)
 {
 	if (y != a)
 		memcpy(y, a, NUMEL * sizeof *y);
+#elif SUM
+/* What other microbatches left in y stays. */
+static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids, bool more)
+{
+	if (!more)
+		memset(y, 0, NUMEL * sizeof *y);
 #else
 static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids)
 {

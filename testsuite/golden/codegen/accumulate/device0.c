@@ -50,10 +50,10 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1", .schedule = "1f1b",
-	.hash = "d38fe0149c43e58f", .model_hash = "47540b4c30294e1c", .optimizer = "momentum",
+	.hash = "522818484cf19b18", .model_hash = "47540b4c30294e1c", .optimizer = "momentum",
 	.rank = 0, .world = 1, .stage = 0, .stages = 1, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
-	.micro = 4, .microbatches = 3, .channels = 0, .slots = 1, .arena = 1600,
+	.micro = 4, .microbatches = 3, .channels = 0, .slots = 1, .arena = 1536,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.lr = 0.5,
 	.predicted = 4.86e-05,

@@ -61,7 +61,7 @@ static const char *const channels[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "2-2", .schedule = "1f1b",
-	.hash = "d4ab25c079a48f97", .model_hash = "47540b4c30294e1c", .optimizer = "adamw",
+	.hash = "66f6705d7d62d7fe", .model_hash = "47540b4c30294e1c", .optimizer = "adamw",
 	.rank = 3, .world = 4, .stage = 1, .stages = 2, .replica = 1, .replicas = 2,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 4, .channels = 2, .slots = 2, .arena = 1344,

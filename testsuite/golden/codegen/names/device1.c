@@ -61,7 +61,7 @@ static const char *const channels[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "names.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "076ad9660978477b", .model_hash = "41ebb0626dd11adc", .optimizer = "sgd",
+	.hash = "4ef13d4cd8db5dc4", .model_hash = "41ebb0626dd11adc", .optimizer = "sgd",
 	.rank = 1, .world = 2, .stage = 1, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 2, .channels = 2, .slots = 2, .arena = 896,

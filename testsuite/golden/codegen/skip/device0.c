@@ -63,10 +63,10 @@ static const char *const channels[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "skip.onnx", .plan = "1-1-1", .schedule = "gpipe",
-	.hash = "48be97b82f02509d", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
+	.hash = "149791bb7e72c593", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
 	.rank = 0, .world = 3, .stage = 0, .stages = 3, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
-	.micro = 2, .microbatches = 3, .channels = 6, .slots = 3, .arena = 832,
+	.micro = 2, .microbatches = 3, .channels = 6, .slots = 3, .arena = 768,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.channel = channels,
 	.lr = 0.5,

@@ -120,15 +120,13 @@ void backward(int slot, int entry, int mb)
 	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	float *d_logits = (void *)(tmp + 128);                   /* f32[4,3] */
-	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
 	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 
 	(void)mb;
 	pd_wait_send(1, entry);
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[4,3]  loss */
 	pd_gemm(0, 1, 4, 5, 3, d_logits, 3, P->w2, 3, 0, e->d_a, 5); /* %d.a f32[4,5]  logits */
-	pd_gemm(1, 0, 5, 3, 4, e->a, 5, d_logits, 3, 0, d_w2, 3); /* %d.w2 f32[5,3]  logits */
-	add_gradient(G->w2, d_w2, 15);
+	pd_gemm(1, 0, 5, 3, 4, e->a, 5, d_logits, 3, done > 0, G->w2, 3); /* %d.w2 f32[5,3]  logits */
 	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
 	add_gradient(G->b2, d_b2, 3);
 	done++;

@@ -86,14 +86,12 @@ void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 	float *d_k = (void *)(tmp + 0);                          /* f32[4,4] */
-	float *d_mb = done ? (void *)(L + 0) : G->mb_2;          /* f32[4,4] */
 	float *d_params = done ? (void *)(L + 0) : G->params_2;  /* f32[4] */
 
 	(void)mb;
 	pd_wait_recv(1, slot);                                   /* %d.g f32[4,4]  +/ end +* */
 	relugrad_16(d_k, k->d_g, k->k_2);                        /* %d.k f32[4,4]  g */
-	pd_gemm(1, 0, 4, 4, 4, k->slot_2, 4, d_k, 4, 0, d_mb, 4); /* %d.mb f32[4,4]  while */
-	add_gradient(G->mb_2, d_mb, 16);
+	pd_gemm(1, 0, 4, 4, 4, k->slot_2, 4, d_k, 4, done > 0, G->mb_2, 4); /* %d.mb f32[4,4]  while */
 	reduce_sum_4x4_axes0(d_params, d_k);                     /* %d.params f32[4]  while */
 	add_gradient(G->params_2, d_params, 4);
 	done++;

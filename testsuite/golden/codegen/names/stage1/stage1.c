@@ -96,7 +96,6 @@ void backward(int slot, int entry, int mb)
 	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	float *d_P = (void *)(tmp + 192);                        /* f32[4,4] */
-	float *d_tmp = done ? (void *)(L + 0) : G->tmp_2;        /* f32[4,4] */
 	float *d_channel = done ? (void *)(L + 0) : G->channel;  /* f32[4] */
 
 	(void)mb;
@@ -104,8 +103,7 @@ void backward(int slot, int entry, int mb)
 	cross_entropy_grad_4x4_sum(d_P, c_1, k->loss_log_probs, k->while_2); /* %d.P f32[4,4]  two lines */
 	tanhgrad_16(d_P, d_P, k->expf);                          /* %d.expf f32[4,4]  a"b */
 	pd_gemm(0, 1, 4, 4, 4, d_P, 4, P->tmp_2, 4, 0, e->d_g, 4); /* %d.g f32[4,4]  +/ end +* */
-	pd_gemm(1, 0, 4, 4, 4, e->g_2, 4, d_P, 4, 0, d_tmp, 4);  /* %d.tmp f32[4,4]  +/ end +* */
-	add_gradient(G->tmp_2, d_tmp, 16);
+	pd_gemm(1, 0, 4, 4, 4, e->g_2, 4, d_P, 4, done > 0, G->tmp_2, 4); /* %d.tmp f32[4,4]  +/ end +* */
 	reduce_sum_4x4_axes0(d_channel, d_P);                    /* %d.channel f32[4]  +/ end +* */
 	add_gradient(G->channel, d_channel, 4);
 	done++;

@@ -174,7 +174,6 @@ void backward(int slot, int mb)
 	struct kept *k = &K[slot];
 	float *d_logits = (void *)(tmp + 960);                   /* f32[2,3] */
 	float *d_f = (void *)(tmp + 0);                          /* f32[2,8] */
-	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[8,3] */
 	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 	float *d_p_1 = (void *)(tmp + 1088);                     /* f32[2,2,2,2]nhwc */
 	float *d_r = (void *)(tmp + 832);                        /* f32[2,2,4,4]nhwc */
@@ -186,8 +185,7 @@ void backward(int slot, int mb)
 	(void)mb;
 	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[2,3]  loss */
 	pd_gemm(0, 1, 2, 8, 3, d_logits, 3, P->w2, 3, 0, d_f, 8); /* %d.f f32[2,8]  logits */
-	pd_gemm(1, 0, 8, 3, 2, k->p_1, 8, d_logits, 3, 0, d_w2, 3); /* %d.w2 f32[8,3]  logits */
-	add_gradient(G->w2, d_w2, 24);
+	pd_gemm(1, 0, 8, 3, 2, k->p_1, 8, d_logits, 3, done > 0, G->w2, 3); /* %d.w2 f32[8,3]  logits */
 	reduce_sum_2x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
 	add_gradient(G->b2, d_b2, 3);
 	reorder_2x2x2x2_to_nhwc(d_p_1, d_f);                     /* %d.p.1 f32[2,2,2,2]nhwc  p */

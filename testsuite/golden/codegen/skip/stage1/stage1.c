@@ -34,7 +34,6 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 256, "as planned");
 
-static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 const pd_param stage_params[] = {
@@ -85,23 +84,12 @@ void recv_backward(int slot, int entry, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-/* the first microbatch of a step has written the sum itself */
-static void add_gradient(float *sum, const float *one, int64_t n)
-{
-	if (!done)
-		return;
-#pragma omp parallel for simd if (parallel : n >= 32768)
-	for (int64_t i = 0; i < n; i++)
-		sum[i] += one[i];
-}
-
 void backward(int slot, int entry, int mb)
 {
 	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	float *d_m = (void *)(tmp + 0);                          /* f32[2,4] */
 	float *d_h_1 = (void *)(tmp + 64);                       /* f32[2,4] */
-	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[4,4] */
 
 	(void)mb;
 	pd_wait_send(3, entry);
@@ -109,8 +97,7 @@ void backward(int slot, int entry, int mb)
 	pd_wait_recv(5, slot);                                   /* %d.s f32[2,4]  n */
 	tanhgrad_8(d_m, k->d_s, k->m);                           /* %d.m f32[2,4]  t */
 	pd_gemm(0, 1, 2, 4, 4, d_m, 4, P->w2, 4, 0, d_h_1, 4);   /* %d.h.1 f32[2,4]  m */
-	pd_gemm(1, 0, 4, 4, 2, e->h, 4, d_m, 4, 0, d_w2, 4);     /* %d.w2 f32[4,4]  m */
-	add_gradient(G->w2, d_w2, 16);
+	pd_gemm(1, 0, 4, 4, 2, e->h, 4, d_m, 4, done > 0, G->w2, 4); /* %d.w2 f32[4,4]  m */
 	sum_8_of3(e->d_h_2, k->d_h, k->d_s, d_h_1);              /* %d.h.2 f32[2,4]  h */
 	done++;
 }
@@ -140,11 +127,10 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	E = (void *)(arena + 192);
-	K = (void *)(arena + 576);
+	E = (void *)(arena + 128);
+	K = (void *)(arena + 512);
 	G = (void *)(arena + 64);
-	L = arena + 128;
-	tmp = arena + 1344;
+	tmp = arena + 1280;
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -35,7 +35,6 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 192, "as planned");
 
-static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 static const float c_1[] = { 1.0f };
@@ -82,22 +81,11 @@ void forward(int slot, int entry, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-/* the first microbatch of a step has written the sum itself */
-static void add_gradient(float *sum, const float *one, int64_t n)
-{
-	if (!done)
-		return;
-#pragma omp parallel for simd if (parallel : n >= 32768)
-	for (int64_t i = 0; i < n; i++)
-		sum[i] += one[i];
-}
-
 void backward(int slot, int entry, int mb)
 {
 	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	float *d_n = (void *)(tmp + 0);                          /* f32[2,4] */
-	float *d_w3 = done ? (void *)(L + 0) : G->w3;            /* f32[4,4] */
 
 	(void)mb;
 	pd_wait_send(4, entry);
@@ -106,8 +94,7 @@ void backward(int slot, int entry, int mb)
 	mul_8(d_n, e->d_logits, e->h);                           /* %d.n f32[2,4]  logits */
 	mul_8(e->d_logits, e->d_logits, k->n_2);                 /* %d.h f32[2,4]  logits */
 	pd_gemm(0, 1, 2, 4, 4, d_n, 4, P->w3, 4, 0, e->d_s, 4);  /* %d.s f32[2,4]  n */
-	pd_gemm(1, 0, 4, 4, 2, e->s, 4, d_n, 4, 0, d_w3, 4);     /* %d.w3 f32[4,4]  n */
-	add_gradient(G->w3, d_w3, 16);
+	pd_gemm(1, 0, 4, 4, 2, e->s, 4, d_n, 4, done > 0, G->w3, 4); /* %d.w3 f32[4,4]  n */
 	done++;
 }
 
@@ -137,11 +124,10 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	E = (void *)(arena + 192);
-	K = (void *)(arena + 960);
+	E = (void *)(arena + 128);
+	K = (void *)(arena + 896);
 	G = (void *)(arena + 64);
-	L = arena + 128;
-	tmp = arena + 1536;
+	tmp = arena + 1472;
 	(void)which;
 	(void)mine;
 	(void)nmine;
