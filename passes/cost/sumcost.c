@@ -1,10 +1,11 @@
 /* The timing models of sums over a group: sumcost.h. */
 #include "sumcost.h"
+#include <math.h>
 #include <string.h>
 
-/* As in runtime/comm/allreduce.c: bytes, members, bytes of a slice; here: buckets at most, hosts that are told apart, members for whom
+/* As in runtime/comm/allreduce.c: bytes, members, bytes of a segment and of a slice; here: buckets at most, hosts that are told apart, members for whom
  * algorithms of as many rounds as members are tried. */
-enum { SMALL = 4096 * 4, WINDOW = 8, SLICE = 1 << 20, MOST = 64, HOSTS = 64, ROUNDS = 64 };
+enum { SMALL = 4096 * 4, WINDOW = 8, SEGMENT = 128 << 10, SLICE = 1 << 20, MOST = 64, HOSTS = 64, ROUNDS = 64 };
 
 /* What the runtime adds to a link: a poll of its progress thread per message, a pass over memory per byte that is added,
  * and the wake of that thread per sum. */
@@ -148,14 +149,14 @@ static double slice_seconds(const SumModel *m, rounds_kind kind, double bytes)
 	return all;
 }
 
-/* All rounds of a ring are alike. */
-static double ring_seconds(const SumModel *m, double bytes)
+/* A round of a ring, of so many bytes from each member to the next; all are alike. */
+static double round_seconds(const SumModel *m, double bytes)
 {
 	Moves at = { .near = 0 };
 
 	for (int i = 0; i < m->n; i++)
-		move(m, &at, i, (i + 1) % m->n, bytes / m->n);
-	return 2 * (m->n - 1) * seconds(m, &at) + (m->n - 1) * bytes / m->n * m->gamma;
+		move(m, &at, i, (i + 1) % m->n, bytes);
+	return seconds(m, &at);
 }
 
 static double everyone_seconds(const SumModel *m, double bytes)
@@ -169,7 +170,7 @@ static double everyone_seconds(const SumModel *m, double bytes)
 	return seconds(m, &at);
 }
 
-/* Of a sum, or of a slice of one in rounds, without what begins it. */
+/* Of a sum, of a round of a ring, or of a slice of a sum in rounds; without what begins it. */
 static double counted_out(const SumModel *m, SumBy by, double bytes)
 {
 	static const rounds_kind kind[] = { [SUM_DOUBLING] = ROUNDS_DOUBLING,
@@ -177,7 +178,7 @@ static double counted_out(const SumModel *m, SumBy by, double bytes)
 		[SUM_PAIRWISE] = ROUNDS_PAIRWISE,
 		[SUM_HOSTS] = ROUNDS_HOSTS };
 
-	return by == SUM_RING       ? ring_seconds(m, bytes)
+	return by == SUM_RING       ? round_seconds(m, bytes)
 	       : by == SUM_EVERYONE ? everyone_seconds(m, bytes)
 	                            : slice_seconds(m, kind[by], bytes);
 }
@@ -198,12 +199,25 @@ static double by_line(const SumModel *m, SumBy by, double bytes)
 	return line[0] + line[1] * bytes;
 }
 
+/* A chunk goes on with its first segment, once that has come, so that a round takes as long as its chunk or its first segment, and
+ * the last one ends a latency later. Where a chunk is one segment it is equation 5. wire: bytes that go for those. */
+static double ring_seconds(const SumModel *m, double bytes, double wire)
+{
+	const double chunk = wire / m->n, segment = SEGMENT * wire / bytes;
+	const double latency = by_line(m, SUM_RING, 0), whole = by_line(m, SUM_RING, chunk);
+	const double first = chunk > segment ? by_line(m, SUM_RING, segment) : whole;
+
+	return (2 * m->n - 3) * fmax(whole - latency, first) + whole + (m->n - 1) * chunk * m->gamma;
+}
+
 double sum_seconds(const SumModel *m, SumBy by, double bytes)
 {
 	if (m->n < 2)
 		return 0;
 	by = by == SUM_KINDS ? sum_best(m, bytes) : by;
-	if (by == SUM_RING || by == SUM_EVERYONE)
+	if (by == SUM_RING)
+		return (bytes > 0 ? ring_seconds(m, bytes, bytes) : 0) + m->sync;
+	if (by == SUM_EVERYONE)
 		return by_line(m, by, bytes) + m->sync;
 	const double whole = bytes >= SLICE ? (double)(int64_t)(bytes / SLICE) : 0, rest = bytes - whole * SLICE;
 	return (whole > 0 ? whole * by_line(m, by, SLICE) : 0) + (rest >= 4 ? by_line(m, by, rest) : 0) + m->sync;
@@ -213,10 +227,9 @@ bool sum_is_small(const SumModel *m, double bytes) { return bytes <= SMALL && m-
 
 double sum_packed_seconds(const SumModel *m, double bytes, double wire)
 {
-	const double on_wire = ring_seconds(m, wire);
 	const double packing = 2 * (m->n - 1) * (bytes / m->n / PACKED + m->within.alpha);
 
-	return m->n < 2 ? 0 : (packing > on_wire ? packing : on_wire) + m->sync;
+	return m->n < 2 || bytes <= 0 ? 0 : fmax(packing, ring_seconds(m, bytes, wire)) + m->sync;
 }
 
 int64_t sum_wire(const char *codec, int64_t block, int64_t bytes)

@@ -21,8 +21,9 @@ typedef struct SumModel {
 	int n;
 	const int *host;    /* of each member; NULL: each on its own */
 	rounds_hosts hosts; /* the same, numbered; n is 0 where host is NULL */
-	double (*line)
-		[2]; /* by algorithm: seconds of 0 bytes (of a slice), and per byte; 0: not known yet; NULL: all is counted out */
+	/* By algorithm: seconds of 0 bytes (of a slice, of a round of the ring), and per byte; 0: not known yet. NULL: all is counted
+	 * out. */
+	double (*line)[2];
 } SumModel;
 
 /* What is asked of the sums of gradients (frontend/settings/train_comm.c). */
@@ -38,7 +39,9 @@ typedef struct SumRule {
 
 /* Over n devices (indices into Cluster.device): the slowest of the links among them, inside hosts and between. */
 SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n);
-/* Of one sum of so many bytes. Ring between hosts, equation 5: 2(n-1) alpha + 2 (n-1)/n b beta + (n-1)/n b gamma + sync.
+/* Of one sum of so many bytes. Ring between hosts, equation 5: 2(n-1) alpha + 2 (n-1)/n b beta + (n-1)/n b gamma + sync, where a
+ * chunk, b/n, is one segment of the runtime's (128 KiB); segments of longer ones s bytes flow while others travel, and a round takes
+ * max(b/n beta, alpha + s beta), the last one alpha + b/n beta.
  * Round by round the others: what the busiest link of each carries; those of rounds.h slice by slice. */
 double sum_seconds(const SumModel *m, SumBy by, double bytes);
 /* By the ring with packed messages (runtime/comm/compress.c), `wire` bytes of `bytes`: packing goes on beside sending, the longer
