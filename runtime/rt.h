@@ -30,6 +30,7 @@ void rt_rate_fix(const pd_program *p, int64_t last); /* before step 0: the run e
 void rt_rate_resume(int64_t step);         /* before that: a checkpoint says where the schedule ends; 0: it does not */
 int64_t rt_rate_end(void);                 /* for checkpoints; 0: nowhere */
 bool rt_last_step(void);                   /* none is trained on behind the running one */
+void rt_tell_rest(void);                   /* of one rank: what the last step came to, where it is not yet told */
 double rt_now(void);                       /* seconds, monotonic */
 void rt_json_text(FILE *f, const char *s); /* json_text.c: quoted, of JSON and YAML */
 
@@ -44,6 +45,8 @@ void rt_from_gpu(const pd_program *p, char *arena); /* parameters and state as t
 void rt_gpu_wait(void);                             /* until the device has done all it was told */
 void rt_gpu_advance(void);                          /* what the host is to do after copies that are done by now */
 void rt_gpu_reports(void);                          /* losses that were reported on the device */
+void rt_gpu_reports_later(void); /* those of the running step are for rt_gpu_reports_before: the next one begins */
+void rt_gpu_reports_before(void);
 struct rt_options;
 void rt_gpu_connect(const pd_program *p, const struct rt_options *o); /* before step 0, all ranks together */
 void rt_gpu_announce(void);                                           /* a line about that, on rank 0 */
@@ -72,6 +75,8 @@ static inline void rt_from_gpu(const pd_program *p, char *arena)
 static inline void rt_gpu_wait(void) {}
 static inline void rt_gpu_advance(void) {}
 static inline void rt_gpu_reports(void) {}
+static inline void rt_gpu_reports_later(void) {}
+static inline void rt_gpu_reports_before(void) {}
 struct rt_options;
 static inline void rt_gpu_connect(const pd_program *p, const struct rt_options *o)
 {
@@ -325,8 +330,13 @@ float *rt_tree_sum(const pd_tree *t, int k, int *lo, int *n);
 
 /* ---- step_loss.c ---- */
 void rt_totals_setup(int microbatches);
-void rt_totals_begin(void); /* of a step */
+void rt_totals_begin(bool train); /* of a step */
 bool rt_totals_done(void);
+void rt_totals_end(void); /* a line for --log-level debug */
+/* On GPUs, where nothing depends on the losses of a step: they are joined in the next one. All ranks say the same, before step 0. */
+extern bool rt_late;
+int64_t rt_totals_of(void); /* the step whose totals came last; -1: of none so far */
+bool rt_totals_rest(void);  /* all ranks: those of the last step, which are behind; false: none are */
 double rt_loss_sum(void);
 double rt_loss(void); /* mean over the step's counted labels, on every rank */
 double rt_hits(void); /* labels that the model found, of rt_labels() */

@@ -233,11 +233,11 @@ void *pd_room(size_t bytes)
 
 enum { NUMBERS = 128 }; /* of one kernel */
 
-static void numbers_room(int n) { rt_want(&gpu.numbers, (size_t)n * sizeof(double), "numbers for the host"); }
+void rt_numbers_room(void) { pd_numbers(NUMBERS); }
 
 double *pd_numbers(int n)
 {
-	numbers_room(n);
+	rt_want(&gpu.numbers, (size_t)n * sizeof(double), "numbers for the host");
 	return gpu.numbers.at;
 }
 
@@ -249,7 +249,13 @@ double pd_number(const double *number)
 	return v;
 }
 
-/* ---- losses: copied in the order of the stream, read when the step's totals are wanted ---- */
+/* ---- losses, hits and counted labels, which kernels leave on the device ----
+ *
+ * In the order in which a step tells them each has a place there; a copy to pinned memory follows on the stream that computes, and the
+ * host waits for the event behind the last one: that is of a forward, while the backward behind it goes on.
+ *
+ * Where nothing depends on them (rt_late) the host has those of a step in the next one, when that is all on its way: the device is never
+ * without work. What an update divides by, the labels that count, stays on the device then; of several ranks NCCL adds it up. */
 
 typedef struct noted {
 	int mb;
@@ -257,55 +263,95 @@ typedef struct noted {
 } noted;
 static struct {
 	noted *v;
-	float *numbers;
-	int n, room;
-} notes;
+	float *numbers; /* two of each */
+	int n;
+	cudaEvent_t there;
+} notes[2];              /* of the running step, and of the one before */
+static int now, most;    /* notes[now] is that of the running step */
+static float *places;    /* of the running step, on the device */
+static float *counts[2]; /* by microbatch, on the device: of this rank; of all */
 
-int rt_gpu_notes(void) { return notes.n; }
+int rt_gpu_notes(void) { return notes[now].n; }
 
-void rt_gpu_noted(int mb, bool hits) { notes.v[notes.n++] = (noted){ mb, hits }; }
+void rt_gpu_noted(int mb, bool hits) { notes[now].v[notes[now].n++] = (noted){ mb, hits }; }
 
-void rt_gpu_unnote(int n) { notes.n = n; }
+void rt_gpu_unnote(int n) { notes[now].n = n; }
 
-/* Room for a loss and a number of hits of every microbatch, and for the numbers of a kernel. */
+/* Room for a loss and a number of hits of every microbatch. */
 void rt_notes_room(void)
 {
-	numbers_room(NUMBERS);
-	notes.room = 2 * (rt_program->microbatches > 32 ? rt_program->microbatches : 32);
-	notes.v = rt_alloc((size_t)notes.room * sizeof *notes.v);
-	notes.numbers = rt_pinned(NULL, (size_t)notes.room * 2 * sizeof(float));
+	const size_t micro = (size_t)(rt_program->microbatches > 32 ? rt_program->microbatches : 32);
+
+	most = 2 * (int)micro;
+	places = rt_device_memory((2 * (size_t)most + 2 * micro) * sizeof *places, "losses");
+	counts[0] = places + 2 * most;
+	counts[1] = counts[0] + micro;
+	pd_fill(counts[0], 0, micro * sizeof **counts); /* those of others stay 0 */
+	for (int k = 0; k < 2; k++) {
+		notes[k].v = rt_alloc((size_t)most * sizeof *notes->v);
+		notes[k].numbers = rt_pinned(NULL, 2 * (size_t)most * sizeof *notes->numbers);
+	}
+}
+
+void rt_gpu_fetch(int first)
+{
+	const int n = notes[now].n - first;
+
+	if (n <= 0)
+		return;
+	rt_copy_on(
+		RT_COMPUTE, &notes[now].numbers[2 * first], &places[2 * first], 2 * (size_t)n * sizeof *places, true);
+	rt_record_on(&notes[now].there, RT_COMPUTE);
 }
 
 static void note(int mb, bool hits, const float *first, const float *second)
 {
-	if (!notes.room)
+	if (!most)
 		rt_notes_room();
-	if (notes.n == notes.room)
+	if (notes[now].n == most)
 		rt_gpu_reports();
-	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n], first, sizeof *first, true);
-	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n + 1], second, sizeof *second, true);
+	const int n = notes[now].n;
+
+	if (!rt_virtual)
+		rt_note(&places[2 * n], rt_late && !hits ? &counts[0][mb] : NULL, first, second);
 	rt_gpu_noted(mb, hits);
 	rt_section_note(mb, hits);
+	if (!rt_capturing())
+		rt_gpu_fetch(n);
 	if (rt_program->flow)
 		rt_gpu_reports();
-}
-
-void rt_gpu_reports(void)
-{
-	if (!notes.n)
-		return;
-	rt_gpu_wait();
-	for (int i = 0; i < notes.n; i++) {
-		const float *x = &notes.numbers[2 * i];
-
-		if (notes.v[i].hits)
-			pd_hits(notes.v[i].mb, (double)x[0], (double)x[1]);
-		else
-			pd_report(notes.v[i].mb, (double)x[0], (double)x[1]);
-	}
-	notes.n = 0;
 }
 
 void pd_report_from(int mb, const float *loss, const float *count) { note(mb, false, loss, count); }
 
 void pd_hits_from(int mb, const float *hits) { note(mb, true, hits, hits + 1); }
+
+static void report(int of)
+{
+	if (!notes[of].n)
+		return;
+	rt_section_spoil("the host waits for the device");
+	rt_until(notes[of].there);
+	for (int i = 0; i < notes[of].n; i++) {
+		const float *x = &notes[of].numbers[2 * i];
+
+		if (notes[of].v[i].hits)
+			pd_hits(notes[of].v[i].mb, (double)x[0], (double)x[1]);
+		else
+			pd_report(notes[of].v[i].mb, (double)x[0], (double)x[1]);
+	}
+	notes[of].n = 0;
+}
+
+void rt_gpu_reports(void) { report(now); }
+
+void rt_gpu_reports_before(void) { report(!now); }
+
+void rt_gpu_reports_later(void)
+{
+	now = !now;
+	if (rt_program->world > 1)
+		rt_join_counts(counts[1], counts[0], (size_t)rt_program->microbatches);
+}
+
+void rt_gpu_set_count(float *to) { rt_set_sum(to, counts[rt_program->world > 1], rt_program->microbatches); }

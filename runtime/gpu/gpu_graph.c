@@ -189,7 +189,13 @@ const double *pd_late(void (*make)(double *numbers), int n)
 
 static void count(double *to) { *to = pd_total_count(); }
 
-void pd_set_count(float *to) { rt_set_late(to, pd_late(count, 1)); }
+void pd_set_count(float *to)
+{
+	if (rt_late)
+		rt_gpu_set_count(to);
+	else
+		rt_set_late(to, pd_late(count, 1));
+}
 
 /* ---- what a function starts ---- */
 
@@ -305,6 +311,7 @@ bool rt_section_cut(const rt_cut *b)
 			pd_device_name(), refused);
 	again = true;
 	start(s);
+	rt_gpu_fetch(s->first_note);
 	give_up(s);
 	return true;
 }
@@ -334,6 +341,7 @@ static void replay(section *s)
 	start(s);
 	for (int i = 0; i < s->nnotes; i++)
 		rt_gpu_noted(s->notes[i].mb, s->notes[i].hits);
+	rt_gpu_fetch(s->first_note);
 }
 
 static void capture(section *s)

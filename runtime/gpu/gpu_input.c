@@ -73,6 +73,8 @@ void pd_input(int i, int mb, void *dst)
 		read_ahead++;
 	} else {
 		rt_until(p->copied);
+		if (rt_late && !rt_input_read(i, rt_step, mb, p->host))
+			rt_tell_rest(); /* before what is wrong with the sample */
 		host_input(i, mb, p->host);
 	}
 	inputs[i].ahead = -1;

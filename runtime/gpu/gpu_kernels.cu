@@ -56,6 +56,23 @@ static __global__ void set(float *to, float v) { *to = v; }
 
 static __global__ void set_late(float *to, const double *from) { *to = (float)*from; }
 
+static __global__ void note(float *place, float *count, const float *first, const float *second)
+{
+	place[0] = *first;
+	place[1] = *second;
+	if (count)
+		*count = *second;
+}
+
+static __global__ void set_sum(float *to, const float *counts, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += (double)counts[i];
+	*to = (float)sum;
+}
+
 } // namespace device
 
 PD_HOST void pd_add(float *sum, const float *one, int64_t n)
@@ -66,6 +83,13 @@ PD_HOST void pd_add(float *sum, const float *one, int64_t n)
 PD_HOST void pd_set(float *to, double v) { PD_LAUNCH(device::set, 1, 1, 0, to, (float)v); }
 
 PD_HOST void rt_set_late(float *to, const double *from) { PD_LAUNCH(device::set_late, 1, 1, 0, to, from); }
+
+PD_HOST void rt_note(float *place, float *count, const float *first, const float *second)
+{
+	PD_LAUNCH(device::note, 1, 1, 0, place, count, first, second);
+}
+
+PD_HOST void rt_set_sum(float *to, const float *counts, int n) { PD_LAUNCH(device::set_sum, 1, 1, 0, to, counts, n); }
 
 /* The images that lie in larger ones from `front` on are copied there, or back. Extents of three axes, elements of
  * `size` bytes, 2 or 4. */

@@ -532,7 +532,7 @@ size_t rt_nccl_find(const pd_program *p, double timeout)
 	const size_t buffer = said ? (size_t)strtoull(said, NULL, 10) : (size_t)4 << 20;
 
 	way.timeout = timeout;
-	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 2) * sizeof *joints);
+	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 3) * sizeof *joints);
 	for (int i = 0; i < p->nlinks; i++) {
 		const pd_link *l = &p->links[i];
 
@@ -541,6 +541,8 @@ size_t rt_nccl_find(const pd_program *p, double timeout)
 	}
 	for (int i = 0; i < p->ngroups; i++)
 		want(p->groups[i].rank, p->groups[i].n, -1);
+	if (rt_late && p->world > 1)
+		want(rt_world()->rank, p->world, -1);
 	want_members(p);
 	for (int i = 0; i < njoints; i++)
 		nlanes += joints[i].lane >= 0;

@@ -116,14 +116,23 @@ bool rt_capturing(void);   /* what is started now goes into a graph: the host ma
 bool rt_graphs_made(void); /* there are graphs, which keep addresses */
 /* Memory that a step needs, before messages may be waited for. gpu_host.c: for what crosses through the host (direct: NCCL takes the rest). */
 void rt_host_rooms(bool direct);
-void rt_tensor_rooms(bool direct);               /* gpu_tensor.c: of a tensor group */
-void rt_input_rooms(void);                       /* gpu_input.c: two places for each input; once */
-void rt_late_room(void);                         /* numbers of the step */
-void rt_notes_room(void);                        /* gpu_device.c: losses */
-int rt_gpu_notes(void);                          /* losses noted in this step */
-void rt_gpu_noted(int mb, bool hits);            /* one more, which the device copies by itself */
-void rt_gpu_unnote(int n);                       /* only the first n were */
-void rt_set_late(float *to, const double *from); /* gpu_kernels.cu: a number of the device as f32 */
+void rt_tensor_rooms(bool direct);    /* gpu_tensor.c: of a tensor group */
+void rt_input_rooms(void);            /* gpu_input.c: two places for each input; once */
+void rt_late_room(void);              /* numbers of the step */
+void rt_numbers_room(void);           /* gpu_device.c: of kernels for the host */
+void rt_notes_room(void);             /* gpu_device.c: losses */
+int rt_gpu_notes(void);               /* losses noted in this step */
+void rt_gpu_noted(int mb, bool hits); /* one more, whose place a kernel fills */
+void rt_gpu_unnote(int n);            /* only the first n were */
+void rt_gpu_fetch(int first); /* their places are filled from `first` on, by what was started: they go to the host */
+void rt_gpu_set_count(float *to); /* of the step, which only the device knows yet */
+const pd_group *rt_world(void);   /* gpu_way.c: all ranks */
+void rt_join_counts(float *all, const float *mine,
+	size_t n); /* of all ranks, by NCCL: n numbers of the device, which one rank has and others 0 */
+/* gpu_kernels.cu: a number of the device as f32; two in one place, the second one in `count` too (may be NULL); a sum in that order. */
+void rt_set_late(float *to, const double *from);
+void rt_note(float *place, float *count, const float *first, const float *second);
+void rt_set_sum(float *to, const float *counts, int n);
 
 pd_tree *rt_gpu_tree(pd_tree *t); /* the host's tree behind that of a GPU program */
 

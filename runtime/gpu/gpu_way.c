@@ -57,9 +57,44 @@ static bool by_nccl(const pd_program *p, const rt_options *o)
 	return true;
 }
 
+/* Counted labels can stay on the devices: one knows them all, or NCCL adds them up. */
+static bool counts_stay(const pd_program *p, bool direct)
+{
+	for (int r = 0; r < p->world; r++)
+		if (rt_serves(r))
+			return false;
+	return p->world == 1 || (direct && !p->tensor_of);
+}
+
+const pd_group *rt_world(void)
+{
+	static pd_group all;
+
+	if (!all.n) {
+		int *rank = rt_alloc((size_t)rt_program->world * sizeof *rank);
+
+		for (int r = 0; r < rt_program->world; r++)
+			rank[r] = r;
+		all = (pd_group){ rt_program->world, rank };
+	}
+	return &all;
+}
+
+void rt_join_counts(float *all, const float *mine, size_t n)
+{
+	static rt_flight f;
+
+	pd_copy(all, mine, n * sizeof *all);
+	if (!rt_nccl_sum(&f, rt_world(), all, n))
+		rt_fail(RT_ERROR, "R525", "NCCL on %s does not join all %d ranks", pd_device_name(), rt_program->world);
+	rt_wait_on(RT_COMPUTE, f.done);
+}
+
 void rt_gpu_connect(const pd_program *p, const rt_options *o)
 {
 	const bool direct = by_nccl(p, o);
+
+	rt_late = rt_late && counts_stay(p, direct);
 	const size_t buffers = direct ? rt_nccl_find(p, o->timeout) : 0;
 
 	if (rt_alone || rt_virtual) { /* what is run is a part of it, or nothing */
@@ -67,6 +102,7 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 		return;
 	}
 	rt_late_room();
+	rt_numbers_room();
 	rt_notes_room();
 	rt_tensor_rooms(direct);
 	rt_gpu_make(buffers);

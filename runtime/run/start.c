@@ -22,6 +22,7 @@ static struct { /* of this process, from pd_init to pd_finalize */
 	int64_t first; /* the step it began with */
 	double begin;
 	bool training, dumped, stop, signalled;
+	bool whole; /* pd_main runs it: nobody looks at what a step came to before the next one */
 } run;
 
 double rt_now(void)
@@ -132,7 +133,7 @@ static void announce(const pd_program *p, const rt_options *o)
 
 static void one_step(const pd_program *p, bool update)
 {
-	rt_totals_begin();
+	rt_totals_begin(update);
 	p->step(update);
 	if (update)
 		pd_norm_end();
@@ -193,6 +194,12 @@ static void tell(int64_t step, void *to)
 	rt_watch(step);
 }
 
+void rt_tell_rest(void)
+{
+	if (rt_tasks() == 1 && rt_totals_rest())
+		tell(rt_totals_of(), NULL);
+}
+
 /* A step, or all that an asynchronous pipeline does until it is drained: at a checkpoint, at the end. */
 static void advance(const pd_program *p, const rt_options *o, int64_t first)
 {
@@ -208,7 +215,8 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 		rt_flow_run(p, n, every || due == from + n ? RT_FLOW_WHOLE : RT_FLOW_TRAIN, tell, NULL);
 	} else {
 		one_step(p, true);
-		tell(rt_step, NULL);
+		if (rt_totals_of() >= 0)
+			tell(rt_totals_of(), NULL);
 		rt_record_end();
 		rt_step++;
 	}
@@ -322,12 +330,16 @@ bool pd_step(void)
 	if (o->dump_grads && !run.dumped)
 		rt_weights_save(rt_program, run.arena, o->dump_grads, RT_GRADIENTS);
 	run.dumped = true;
-	const bool due = rt_totals_asked();
+	const bool due = rt_totals_asked() || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0);
 
 	run.signalled = rt_stop();
+	if ((due || run.signalled || rt_evaluate_due(rt_step, false)) && rt_totals_rest()) {
+		tell(rt_totals_of(), NULL);
+		run.signalled |= rt_stop();
+	}
 	run.stop = run.signalled || rt_watch_reached();
 	evaluate(run.stop || rt_step == last_step);
-	if (run.stop || due || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0))
+	if (run.stop || due)
 		checkpoint();
 	rt_checkpoint_poll();
 	return !run.stop && rt_step < last_step;
@@ -410,6 +422,18 @@ static int64_t steps_of(const pd_program *p, int64_t epochs)
 	return (epochs * rt_input_span() + each - 1) / each;
 }
 
+/* Of a GPU program: no norm is joined on the host, no loss ends the run, no gradient is written down. */
+static bool may_be_late(const pd_program *p, const rt_options *o)
+{
+#if defined RT_GPU
+	return !p->flow && !p->squares && !o->stop && !o->first_step && !o->dump_grads && !rt_alone && !rt_virtual;
+#else
+	(void)p;
+	(void)o;
+	return false;
+#endif
+}
+
 /* Memory, weights, data, the stage's objects. */
 static void prepare(const pd_program *p, rt_options *o)
 {
@@ -435,6 +459,7 @@ static void prepare(const pd_program *p, rt_options *o)
 	if (p->init)
 		p->init(rt_to_gpu(p, run.arena));
 	rt_graphs_open(o);
+	rt_late = run.whole && may_be_late(p, o);
 	rt_gpu_connect(p, o);
 	if (rt_alone || rt_virtual) {
 		rt_profile_check(p);
@@ -549,6 +574,7 @@ int pd_finalize(void)
 	}
 	rt_graphs_end();
 	rt_inputs_end();
+	rt_totals_end();
 	rt_gpu_leave();
 	rt_leave();
 	return run.signalled ? 128 + (rt_signal ? rt_signal : SIGTERM) : RT_OK;
@@ -556,6 +582,7 @@ int pd_finalize(void)
 
 int pd_main(const pd_program *p, int argc, char **argv)
 {
+	run.whole = true;
 	if (pd_init(p, argc, argv))
 		while (pd_step())
 			;

@@ -2,7 +2,10 @@
  *
  * Each microbatch has one report; rank 0 gathers them, adds them in microbatch order and tells
  * everyone the totals. So the loss of a plan has the bits of the loss of one device with the
- * same microbatches. */
+ * same microbatches.
+ *
+ * Where nothing depends on them (rt_late), that is done in the next step, so that nobody waits for a GPU that has nothing else
+ * to do; signals and checkpoints that are due go with them, and are heard of in the step in which they come. */
 #include "rt.h"
 
 typedef struct report {
@@ -19,7 +22,11 @@ static double *waited;        /* rank 0: seconds that each rank waited for other
 static double sent;           /* bytes, all ranks, up to the last step */
 static double ask = INFINITY; /* when the next checkpoint is due */
 static int n;
-static bool done;
+static bool done, trains;
+static int64_t step = -1, behind = -1; /* that sum is of; one whose reports are not joined yet */
+
+bool rt_late;
+static int64_t later_steps; /* whose totals came in the next one */
 
 void rt_totals_setup(int microbatches)
 {
@@ -29,10 +36,11 @@ void rt_totals_setup(int microbatches)
 	waited = rt_alloc((size_t)rt_program->world * sizeof *waited);
 }
 
-void rt_totals_begin(void)
+void rt_totals_begin(bool train)
 {
 	memset(reports, 0, (size_t)(n + 1) * sizeof *reports);
 	done = false;
+	trains = train;
 }
 
 void pd_report(int mb, double loss, double count)
@@ -71,8 +79,8 @@ static void guard(int mb, int rank)
 		rt_fail(RT_NUMERIC, "R301",
 			"the loss is %s in microbatch %d of step %lld%s, reported by %s; parameters were last good after "
 			"step %lld",
-			isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step,
-			pd_evaluating() ? " of the evaluation" : "", rt_name(rank), (long long)rt_step - 1);
+			isnan(loss) ? "NaN" : "infinite", mb, (long long)step,
+			pd_evaluating() ? " of the evaluation" : "", rt_name(rank), (long long)step - 1);
 }
 
 /* What goes beside the microbatches: `seen` is a signal, `loss` the time this rank waited, -1 of a server, `count` the bytes that
@@ -113,7 +121,7 @@ static void add_up(void)
 	for (int mb = 0; mb < n; mb++) {
 		if (reports[mb].seen == 0)
 			rt_fail(RT_ERROR, "R303", "no device reported the loss of microbatch %d in step %lld", mb,
-				(long long)rt_step);
+				(long long)step);
 		sum.loss += reports[mb].loss;
 		sum.count += reports[mb].count;
 		sum.hits += reports[mb].hits;
@@ -121,19 +129,15 @@ static void add_up(void)
 	}
 	if (!(sum.count > 0) && !pd_evaluating())
 		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld: all of them are the ignored index",
-			(long long)rt_step);
+			(long long)step);
 }
 
-void pd_totals(void)
+/* The reports of `step`, over all ranks. */
+static void join(void)
 {
 	const size_t bytes = (size_t)(n + 1) * sizeof *reports;
 	const int world = rt_program->world;
 
-	rt_pause();
-	rt_inputs_ahead();
-	rt_gpu_reports();
-	rt_record("totals", -1, -1, -1);
-	done = true;
 	if (rt_alone) { /* its own labels: weights shall stay such as training makes them */
 		sum = (totals){ .stop = rt_signal };
 		for (int mb = 0; mb < n; mb++)
@@ -161,6 +165,52 @@ void pd_totals(void)
 	rt_tensor_tell(&sum, sizeof sum); /* when to stop, too */
 	for (int r = 1; r < world; r++)
 		rt_send(r, RT_TAG_GATHER, &sum, sizeof sum);
+}
+
+void pd_totals(void)
+{
+	const bool later = rt_late && trains;
+
+	rt_pause();
+	rt_inputs_ahead();
+	rt_record("totals", -1, -1, -1);
+	done = true;
+	step = later ? behind : rt_step;
+	if (!later) {
+		rt_gpu_reports();
+		join();
+		return;
+	}
+	rt_gpu_reports_before();
+	rt_gpu_reports_later();
+	behind = rt_step;
+	if (step < 0) {
+		sum = (totals){ 0 };
+		return;
+	}
+	join();
+	later_steps++;
+}
+
+void rt_totals_end(void)
+{
+	if (later_steps && rt_log >= RT_LOG_DEBUG)
+		printf("debug: %s had the losses of %lld steps in the next one\n", rt_name(rt_program->rank),
+			(long long)later_steps);
+}
+
+int64_t rt_totals_of(void) { return step; }
+
+bool rt_totals_rest(void)
+{
+	if (behind < 0)
+		return false;
+	rt_totals_begin(true);
+	step = behind;
+	behind = -1;
+	rt_gpu_reports_before();
+	join();
+	return true;
 }
 
 void pd_check(const char *what, pd_dtype t, const void *v, int64_t count)

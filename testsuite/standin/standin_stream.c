@@ -4,7 +4,9 @@
  * its stream was captured, with the arguments of then, and does that again.
  *
  * STANDIN_REFUSE=WHAT:N refuses the N-th capture of this process: its `begin`, its `end`, or the first thing that is started in it
- * (`launch`); or the N-th graph (`instantiate`). */
+ * (`launch`); or the N-th graph (`instantiate`).
+ *
+ * STANDIN_WAITS=FILE: a process that ends adds a line, how often its host asked whether the first stream has done all that it was told. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +22,11 @@ typedef struct work {
 struct CUstream_st {
 	int lazy, stuck, line;
 	work *todo;
-	size_t base, done, n, room;
-}; /* base: number of todo[0]; done, n: since the start */
+	size_t base, done, n, room, told;
+}; /* base: number of todo[0]; done, n, told (at once): since the start */
 struct CUevent_st {
 	cudaStream_t on;
-	size_t at;
+	size_t at, told;
 	int asked, stuck;
 	order_point *behind;
 }; /* stuck: the stream was, when it was told */
@@ -132,8 +134,33 @@ static void queue(cudaStream_t s, work w)
 	s->n++;
 }
 
+/* Of the first stream, where nothing was told behind what is asked for: on a GPU it would be without work. */
+static long waits;
+
+static void tell_waits(void)
+{
+	FILE *f = fopen(getenv("STANDIN_WAITS"), "a");
+
+	if (f) {
+		fprintf(f, "%ld\n", waits);
+		fclose(f);
+	}
+}
+
+static void waited(cudaStream_t s, size_t told)
+{
+	static int opened;
+
+	if (!getenv("STANDIN_WAITS") || s->lazy)
+		return;
+	if (!opened++)
+		atexit(tell_waits);
+	waits += told == s->told;
+}
+
 static void do_now(cudaStream_t s, standin_run *run, void *what)
 {
+	s->told++;
 	order_point *deed = order_told(s ? s->line : 0);
 
 	order_begins(deed);
@@ -333,6 +360,7 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
+	waited(s, s->told);
 	do_until(s, s->n);
 	if (s->stuck)
 		hangs("cudaStreamSynchronize");
@@ -358,6 +386,7 @@ API cudaError_t cudaStreamQuery(cudaStream_t s)
 {
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
+	waited(s, s->told);
 	standin_progress();
 	if (behind() || s->stuck || s->done < s->n)
 		return standin_said(cudaErrorNotReady);
@@ -376,7 +405,7 @@ API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
 	if (captured && !s->lazy)
 		return cudaErrorStreamCaptureUnsupported; /* the runtime captures one stream alone */
-	*e = (struct CUevent_st){ .on = s, .at = s->n, .stuck = s->stuck, .behind = e->behind };
+	*e = (struct CUevent_st){ .on = s, .at = s->n, .told = s->told, .stuck = s->stuck, .behind = e->behind };
 	order_recorded(&e->behind, s->line);
 	return cudaSuccess;
 }
@@ -406,6 +435,7 @@ API cudaError_t cudaEventQuery(cudaEvent_t e)
 		order_passed(e->behind);
 		return cudaSuccess;
 	}
+	waited(e->on, e->told);
 	if (behind() || never(e) || (e->on->lazy && !e->asked++))
 		return standin_said(cudaErrorNotReady);
 	for (size_t k = e->on->done; k < e->at; k++)
