@@ -65,10 +65,10 @@ API int standin_image(void)
 API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
 {
 	const int arch = number_of("STANDIN_ARCH", 90);
+	const char *name = getenv("STANDIN_NAME");
 
-	*p = (struct cudaDeviceProp){
-		.name = "stand-in for a GPU", .totalGlobalMem = memory(), .major = arch / 10, .minor = arch % 10
-	};
+	*p = (struct cudaDeviceProp){ .totalGlobalMem = memory(), .major = arch / 10, .minor = arch % 10 };
+	snprintf(p->name, sizeof p->name, "%s", name ? name : "stand-in for a GPU");
 	snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "stand-in %d", d);
 	return cudaSuccess;
 }

@@ -35,5 +35,12 @@ API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t b
 /* The same of what other processes take part in: tried at once, and again whenever this one waits for something. */
 void standin_meet(cudaStream_t s, standin_run *run, void *what);
 void standin_progress(void);
+void standin_takes(double us); /* the device, by its clock; 10,000 and more by every clock */
+
+/* standin_times.c: algorithms of products, by epilogue and number */
+int standin_algorithms(unsigned end);
+double standin_time(unsigned end, int algorithm);
+int standin_refused(int algorithm, int runs);
+void standin_product(unsigned end, int algorithm, int m, int n, int k); /* one was run */
 
 #endif

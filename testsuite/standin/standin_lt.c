@@ -1,6 +1,9 @@
 /* standin_lt.c: cuBLASLt, by columns as there: the product by the processor's library in f32, then the epilogue, then one
  * rounding. STANDIN_EPILOGUES=0: none but the default is there; =late: the heuristic has them, runs do not; =drelu: none for the gradient
- * of a Relu; =drelu-late: likewise, but runs alone refuse it. What the library's header forbids is refused. The bits that a Relu keeps have an order of their own. */
+ * of a Relu; =drelu-late: likewise, but runs alone refuse it. What the library's header forbids is refused. The bits that a Relu keeps have an order of their own.
+ *
+ * Several algorithms (standin_times.c): that of number N adds up the first N products of a sum by themselves, so that its bits are others.
+ * What is told of one is what a run has to keep to, and a sum of that: a check refuses what the heuristic has not named. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdbool.h>
@@ -153,6 +156,15 @@ static int lacks(uint32_t end, const char *when)
 	       (strncmp(s, "drelu", 5) ? end != CUBLASLT_EPILOGUE_DEFAULT : end == CUBLASLT_EPILOGUE_DRELU);
 }
 
+static uint64_t signature(const cublasLtMatmulAlgo_t *algo)
+{
+	uint64_t s = 1;
+
+	for (int i = 0; i < 7; i++)
+		s = (s ^ algo->data[i]) * 0x100000001b3u + (s >> 40);
+	return s;
+}
+
 API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
 	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p,
 	int asked, cublasLtMatmulHeuristicResult_t found[], int *n)
@@ -165,10 +177,34 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMa
 		return REFUSED;
 	if (ok != CUBLAS_STATUS_SUCCESS || !placed(d, 16) || lacks(d->end, "0") || lacks(d->end, "drelu"))
 		return LACKING;
-	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){
-		.algo = { { d->end, p->room / 2, p->align[0], p->align[1], p->align[3], alignment(d->bias) } },
-		.workspaceSize = (size_t)p->room / 2
-	};
+	for (uint64_t i = 0; i < (uint64_t)standin_algorithms(d->end) && *n < asked; i++) {
+		cublasLtMatmulAlgo_t algo = { { d->end, p->room / 2, p->align[0], p->align[1], p->align[3],
+			alignment(d->bias), i } };
+
+		algo.data[7] = signature(&algo);
+		found[(*n)++] = (cublasLtMatmulHeuristicResult_t){ .algo = algo, .workspaceSize = (size_t)p->room / 2 };
+	}
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API size_t cublasLtGetVersion(void)
+{
+	const char *s = getenv("STANDIN_CUBLASLT");
+
+	return s ? strtoul(s, NULL, 10) : 130000;
+}
+
+API cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, const cublasLtMatmulAlgo_t *algo,
+	cublasLtMatmulHeuristicResult_t *result)
+{
+	const cublasStatus_t ok = fits(d, a, b, y);
+
+	(void)h;
+	if (c != y || ok != CUBLAS_STATUS_SUCCESS || algo->data[0] != d->end || algo->data[7] != signature(algo) ||
+		(int)algo->data[6] >= standin_algorithms(d->end) || standin_refused((int)algo->data[6], 0))
+		return LACKING;
+	*result = (cublasLtMatmulHeuristicResult_t){ .algo = *algo, .workspaceSize = (size_t)algo->data[1] };
 	return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -253,10 +289,29 @@ static void touch_ends(const struct standin_product *d, const struct standin_mat
 			relu(d->end) ? (size_t)(y->rows + 7) / 8 : (size_t)y->rows * (wide ? 4 : 2));
 }
 
-static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b,
-	cublasLtMatrixLayout_t lb, void *y, cublasLtMatrixLayout_t ly, float *room, bool more)
+/* op(A) op(B), of which the first `apart` products of each sum are added up by themselves; by rows it is op(B)' op(A)'. */
+static void product(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b,
+	cublasLtMatrixLayout_t lb, cublasLtMatrixLayout_t ly, int k, int apart, float *to)
 {
-	const int ta = d->ta == CUBLAS_OP_T, tb = d->tb == CUBLAS_OP_T, k = ta ? la->rows : la->cols;
+	const int ta = d->ta == CUBLAS_OP_T, tb = d->tb == CUBLAS_OP_T, wide = la->type == CUDA_R_32F ? 4 : 2;
+
+	for (int from = 0, end = apart > 0 && apart < k ? apart : k; from < k; from = end, end = k) {
+		const void *p = (const char *)b + wide * (tb ? from * lb->ld : from);
+		const void *q = (const char *)a + wide * (ta ? from : from * la->ld);
+
+		if (la->type == CUDA_R_32F)
+			pd_gemm(tb, ta, ly->cols, ly->rows, end - from, p, (int)lb->ld, q, (int)la->ld, from > 0, to,
+				ly->rows);
+		else
+			pd_gemm_half(dtype(la->type), PD_F32, tb, ta, ly->cols, ly->rows, end - from, p, (int)lb->ld, q,
+				(int)la->ld, from > 0, to, ly->rows);
+	}
+}
+
+static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b,
+	cublasLtMatrixLayout_t lb, void *y, cublasLtMatrixLayout_t ly, float *room, bool more, int algorithm)
+{
+	const int k = d->ta == CUBLAS_OP_T ? la->rows : la->cols;
 
 	standin_touch_rows("cuBLASLt's product", ORDER_READS, a, la->type != CUDA_R_32F, la->cols, la->rows, la->ld);
 	standin_touch_rows("cuBLASLt's product", ORDER_READS, b, lb->type != CUDA_R_32F, lb->cols, lb->rows, lb->ld);
@@ -265,11 +320,7 @@ static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la
 			"cuBLASLt's product", ORDER_READS, y, ly->type != CUDA_R_32F, ly->cols, ly->rows, ly->ld);
 	standin_touch_rows("cuBLASLt's product", ORDER_WRITES, y, ly->type != CUDA_R_32F, ly->cols, ly->rows, ly->ld);
 	touch_ends(d, ly);
-	if (la->type == CUDA_R_32F)
-		pd_gemm(tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0, room, ly->rows);
-	else
-		pd_gemm_half(dtype(la->type), PD_F32, tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0,
-			room, ly->rows);
+	product(d, a, la, b, lb, ly, k, algorithm, room);
 	for (int64_t j = 0; j < ly->cols; j++)
 		for (int i = 0; i < ly->rows; i++) {
 			const float before = more ? load(ly->type, y, j * ly->ld + i) : 0;
@@ -288,6 +339,7 @@ typedef struct call {
 	void *y, *workspace;
 	size_t bytes;
 	bool more;
+	int algorithm;
 } call;
 
 static standin_end multiply(void *what)
@@ -305,8 +357,11 @@ static standin_end multiply(void *what)
 	for (int q = 0; q < x->ly.batch; q++)
 		one(&x->d, (const char *)x->a + q * x->la.step * wide, &x->la,
 			(const char *)x->b + q * x->lb.step * wide, &x->lb, (char *)x->y + q * x->ly.step * result,
-			&x->ly, room, x->more);
+			&x->ly, room, x->more, x->algorithm);
 	standin_device(0);
+	standin_takes(standin_time(x->d.end, x->algorithm));
+	standin_product(
+		x->d.end, x->algorithm, x->ly.cols, x->ly.rows, x->d.ta == CUBLAS_OP_T ? x->la.rows : x->la.cols);
 	free(room);
 	return STANDIN_DONE;
 }
@@ -324,9 +379,9 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
 		(bytes && !standin_within(workspace, bytes)) || (uintptr_t)workspace % 256 ||
 		(uintptr_t)a % algo->data[2] || (uintptr_t)b % algo->data[3] || (uintptr_t)y % algo->data[4])
 		return REFUSED;
-	if (lacks(d->end, "late") || lacks(d->end, "drelu-late"))
+	if (lacks(d->end, "late") || lacks(d->end, "drelu-late") || standin_refused((int)algo->data[6], 1))
 		return LACKING;
-	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes, added == 1 };
+	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes, added == 1, (int)algo->data[6] };
 
 	standin_do(standin_stream(s), multiply, &x, sizeof x);
 	return CUBLAS_STATUS_SUCCESS;

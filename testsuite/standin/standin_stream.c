@@ -27,9 +27,10 @@ struct CUstream_st {
 struct CUevent_st {
 	cudaStream_t on;
 	size_t at, told;
-	int asked, stuck;
+	int asked, stuck, timed, behind_first;
+	double us;
 	order_point *behind;
-}; /* stuck: the stream was, when it was told */
+}; /* stuck: the stream was, when it was told; us: the device's clock then */
 struct CUgraph_st {
 	work *v;
 	size_t n, room;
@@ -394,18 +395,47 @@ API cudaError_t cudaStreamQuery(cudaStream_t s)
 	return cudaSuccess;
 }
 
+static double clock_us; /* what the device took by its own clock, for what has a time there */
+
+void standin_takes(double us)
+{
+	clock_us += us;
+	if (us >= 1e4)
+		nanosleep(&(struct timespec){ (time_t)(us / 1e6), (long)(us * 1e3) % 1000000000 }, NULL);
+}
+
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 {
-	(void)flags;
 	*e = calloc(1, sizeof **e);
-	return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+	if (!*e)
+		return cudaErrorMemoryAllocation;
+	(*e)->timed = !(flags & cudaEventDisableTiming);
+	return cudaSuccess;
+}
+
+/* Of events of the first stream, which does all at once, that have passed. */
+API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+	if (!from->timed || !to->timed || !from->behind_first || !to->behind_first)
+		return standin_said(cudaErrorInvalidValue);
+	if (to->on)
+		return standin_said(cudaErrorNotReady);
+	*ms = (float)((to->us - from->us) / 1e3);
+	return cudaSuccess;
 }
 
 API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
 	if (captured && !s->lazy)
 		return cudaErrorStreamCaptureUnsupported; /* the runtime captures one stream alone */
-	*e = (struct CUevent_st){ .on = s, .at = s->n, .told = s->told, .stuck = s->stuck, .behind = e->behind };
+	*e = (struct CUevent_st){ .on = s,
+		.at = s->n,
+		.told = s->told,
+		.stuck = s->stuck,
+		.timed = e->timed,
+		.behind_first = !s->lazy,
+		.us = clock_us,
+		.behind = e->behind };
 	order_recorded(&e->behind, s->line);
 	return cudaSuccess;
 }
