@@ -113,8 +113,9 @@ typedef struct rt_options {
 	int64_t metrics_every, epochs;                                                 /* epochs 0: steps count */
 	const char *ckpt;                                                              /* NULL: no checkpoints */
 	const char *nccl, *graphs;                                                     /* GPU programs: auto, on, off */
-	double ckpt_seconds; /* between two checkpoints; 0: steps count */
-	double ckpt_settle;  /* seconds between two that the disk is asked to have */
+	int64_t time_products; /* GPU programs: seconds at most; 0: they are not timed */
+	double ckpt_seconds;   /* between two checkpoints; 0: steps count */
+	double ckpt_settle;    /* seconds between two that the disk is asked to have */
 	bool then_loss, state, dry_run, shuffle;
 	int64_t attempt; /* the how manieth start of this job by pdrun, from 0 */
 	char root[4096]; /* the build folder: the one above the program's */

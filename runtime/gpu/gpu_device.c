@@ -9,7 +9,7 @@
 
 static struct {
 	cudaStream_t stream;
-	char name[300], uuid[16];
+	char name[300], kind[256], uuid[16];
 	int number, arch;
 	rt_piece numbers, room; /* on the device */
 } gpu;
@@ -86,6 +86,7 @@ static void open_device(void)
 	gpu.number = d;
 	gpu.arch = 10 * p.major + p.minor;
 	memcpy(gpu.uuid, &p.uuid, sizeof gpu.uuid);
+	snprintf(gpu.kind, sizeof gpu.kind, "%.255s", p.name);
 	snprintf(gpu.name, sizeof gpu.name, "%.255s (device %d of %d)", p.name, d, n);
 	check_architecture();
 	rt_gpu_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -95,6 +96,12 @@ const char *rt_gpu_uuid(void)
 {
 	pd_stream();
 	return gpu.uuid;
+}
+
+const char *rt_gpu_kind(void)
+{
+	pd_stream();
+	return gpu.kind;
 }
 
 int rt_gpu_major(void)

@@ -1,14 +1,15 @@
 /* gpu_products.c: products of matrices by cuBLASLt. It takes matrices by columns, so row-major y = op(a) op(b) is told as
  * y' = op(b)' op(a)', where a bias runs along the rows, as the library wants it. The algorithm is the first choice of its
- * heuristic, asked once per form before step 0. Where it has none for an epilogue, or the first run of a form is refused,
- * the product is made bare and kernels of ours (gpu_ends.cu) do the rest. How the library packs the bits of a Relu is told nowhere: it
- * writes and reads all of them, or our kernels do.
+ * heuristic, asked once per form before step 0, until gpu_timed.c takes another. Where it has none for an epilogue, or the first run of a
+ * form is refused, the product is made bare and kernels of ours (gpu_ends.cu) do the rest. How the library packs the bits of a Relu is told
+ * nowhere: it writes and reads all of them, or our kernels do.
  *
  * Its fast kernels of 16 bits want extents that are multiples of EACH, not only rows that begin at such multiples (its documentation,
  * 'Tensor Core usage'; GPT-2's 50257 words on an H100: 4.7 ms for each of three products, 130 TFLOP/s). A long extent that is none is
  * cut: the product of what is a multiple and the product of the rest, which is small, are two calls. */
 #include "gpu_rt.h"
 #include <cublasLt.h>
+#include <stdlib.h>
 
 enum {
 	VALUES = 64,
@@ -20,7 +21,7 @@ enum {
 
 typedef struct product product;
 struct product {
-	product *next;
+	product *next, *made; /* made: the one before it, of all that the library makes in one call */
 	pd_product_desc d;
 	cublasLtMatmulDesc_t how;
 	cublasLtMatrixLayout_t a, b, y; /* as the library calls them: a is our b */
@@ -29,6 +30,9 @@ struct product {
 	bool apart;   /* what is not the product is done by kernels of ours */
 	bool told;    /* that the library has it */
 	bool ran;     /* in a step: bits of a Relu may be kept as the library has them */
+	bool refused; /* the library's epilogue, when it was tried */
+	bool taken;   /* the algorithm is not the heuristic's first */
+	int uses;     /* in the program */
 	bool cut;     /* is one of two parts: values begin at multiples of EACH elements alone */
 	bool more;    /* is added to what y has */
 	/* a product in two parts has nothing of its own; the rest, which begins so many bytes behind those of y, a and b, is done
@@ -38,7 +42,7 @@ struct product {
 };
 
 static cublasLtHandle_t lt;
-static product *forms;
+static product *forms, *last_made;
 static bool own_bits; /* of Relus: our kernels' */
 
 static void check(cublasStatus_t s, const char *what)
@@ -120,16 +124,21 @@ static void describe(product *o, cublasLtEpilogue_t end)
 	}
 }
 
-/* False: the library has nothing of this form. */
-static bool choose(product *o)
+/* Bytes of workspace that an algorithm may have. */
+static uint64_t room_of(const product *o)
+{
+	return o->d.scratch > WORKSPACE - VALUES ? o->d.scratch - (WORKSPACE - VALUES) : 0;
+}
+
+/* At most so many algorithms, best first by the heuristic; 0: the library has nothing of this form. */
+static int ask(const product *o, cublasLtMatmulHeuristicResult_t *found, int most)
 {
 	static const cublasLtMatmulPreferenceAttributes_t aligned[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
-	const uint64_t room = o->d.scratch > WORKSPACE - VALUES ? o->d.scratch - (WORKSPACE - VALUES) : 0;
+	const uint64_t room = room_of(o);
 	const uint32_t align = o->cut ? EACH * 2 : VALUES;
 	cublasLtMatmulPreference_t want;
-	cublasLtMatmulHeuristicResult_t found;
 	int n = 0;
 
 	check(cublasLtMatmulPreferenceCreate(&want), "preference");
@@ -138,13 +147,24 @@ static bool choose(product *o)
 	for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
 		check(cublasLtMatmulPreferenceSetAttribute(want, aligned[i], &align, sizeof align), "preference");
 	const cublasStatus_t s =
-		cublasLtMatmulAlgoGetHeuristic(lt, o->how, o->a, o->b, o->y, o->y, want, 1, &found, &n);
+		cublasLtMatmulAlgoGetHeuristic(lt, o->how, o->a, o->b, o->y, o->y, want, most, found, &n);
 
 	check(cublasLtMatmulPreferenceDestroy(want), "preference");
-	if (s != CUBLAS_STATUS_SUCCESS || n < 1 || found.state != CUBLAS_STATUS_SUCCESS) {
+	if (s != CUBLAS_STATUS_SUCCESS || n < 1 || found->state != CUBLAS_STATUS_SUCCESS) {
 		rt_refusal_taken();
-		return false;
+		return 0;
 	}
+	return n;
+}
+
+/* False: the library has nothing of this form. */
+static bool choose(product *o)
+{
+	cublasLtMatmulHeuristicResult_t found;
+
+	if (!ask(o, &found, 1))
+		return false;
+	o->taken = false;
 	o->algorithm = found.algo;
 	o->bytes = found.workspaceSize;
 	return true;
@@ -158,13 +178,22 @@ static bool same(const pd_product_desc *a, const pd_product_desc *b)
 	       a->bias == b->bias && a->sum == b->sum && a->scratch == b->scratch;
 }
 
+/* Bare, or with what the library does at its end: the algorithm is still the other way's. */
+static void turn(product *o, bool apart)
+{
+	if (o->apart == apart)
+		return;
+	check(cublasLtMatmulDescDestroy(o->how), "cublasLtMatmulDescDestroy");
+	describe(o, apart ? CUBLASLT_EPILOGUE_DEFAULT : epilogue(&o->d));
+	o->apart = apart;
+}
+
 static void choose_bare(product *o)
 {
 	const pd_product_desc *d = &o->d;
 
-	check(cublasLtMatmulDescDestroy(o->how), "cublasLtMatmulDescDestroy");
-	describe(o, CUBLASLT_EPILOGUE_DEFAULT);
-	o->apart = true;
+	turn(o, true);
+	o->refused = true;
 	if (!choose(o))
 		rt_fail(RT_ERROR, "R523", "%s: cuBLASLt has no algorithm for a product of %d x %d x %d",
 			pd_device_name(), d->m, d->n, d->k);
@@ -212,14 +241,20 @@ static size_t workspace_parts(const product *o, size_t bytes[PARTS])
 static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
 	void *scratch);
 
-static void run_once(void *of, char *scrap)
+static void parts_at(const product *o, char *scrap, void *at[PARTS])
 {
 	size_t bytes[PARTS];
-	void *at[PARTS];
 
-	workspace_parts(of, bytes);
+	workspace_parts(o, bytes);
 	for (int i = 0; i < PARTS; i++)
 		at[i] = rt_part(&scrap, bytes[i]);
+}
+
+static void run_once(void *of, char *scrap)
+{
+	void *at[PARTS];
+
+	parts_at(of, scrap, at);
 	run(of, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
 }
 
@@ -239,7 +274,8 @@ static product *made(const pd_product_desc *d, bool cut, bool more)
 	if ((own_bits && keeps_bits(d)) || !choose(o))
 		choose_bare(o);
 	rt_first_run(run_once, o, workspace_parts(o, (size_t[PARTS]){ 0 }));
-	return o;
+	o->made = last_made;
+	return last_made = o;
 }
 
 static bool ragged(int extent) { return extent > LONG && extent % EACH != 0; }
@@ -313,6 +349,7 @@ void pd_product_init(pd_product *p, const pd_product_desc *d)
 		o->next = forms;
 		forms = o;
 	}
+	o->uses++;
 	p->impl = o;
 }
 
@@ -330,6 +367,28 @@ static cublasStatus_t multiply(
 		o->bytes, pd_stream());
 }
 
+/* A form's first run was refused: another way. false: there is none. */
+static bool otherwise(product *o)
+{
+	rt_refusal_taken();
+	if (o->taken && choose(o))
+		return true;
+	if (o->apart)
+		return false;
+	choose_bare(o);
+	return true;
+}
+
+/* What the library did not do. */
+static void behind(
+	const product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from)
+{
+	if (o->apart && o->d.sum)
+		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);
+	else if (o->apart && epilogue(&o->d) != CUBLASLT_EPILOGUE_DEFAULT)
+		pd_end_of(&o->d, y, also, bias, from);
+}
+
 static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
 	void *scratch)
 {
@@ -343,25 +402,123 @@ static void run(product *o, void *y, void *also, const void *a, const void *b, c
 	}
 	cublasStatus_t s = multiply(o, y, a, b, row, aux, scratch);
 
-	if (!o->ran && !o->apart && (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE)) {
-		rt_refusal_taken();
-		choose_bare(o);
+	while (!o->ran && (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE) && otherwise(o))
 		s = multiply(o, y, a, b, row, aux, scratch);
-	}
 	check(s, "cublasLtMatmul");
 	if (!o->told && !o->apart && rt_log >= RT_LOG_DEBUG)
 		printf("debug: cuBLASLt has epilogue %d for a product of %d x %d x %d\n", (int)epilogue(&o->d), o->d.m,
 			o->d.n, o->d.k);
 	o->told = true;
 	o->ran |= !rt_first_running();
-	if (o->apart && o->d.sum)
-		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);
-	else if (o->apart && epilogue(&o->d) != CUBLASLT_EPILOGUE_DEFAULT)
-		pd_end_of(&o->d, y, also, bias, from);
+	behind(o, y, also, a, b, bias, from);
 }
 
 void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
 	const void *from, void *scratch)
 {
 	run(p->impl, y, also, a, b, bias, from, scratch);
+}
+
+/* ---- for gpu_timed.c ---- */
+
+product *rt_product_next(const product *o) { return o ? o->made : last_made; }
+
+uint64_t rt_product_version(void) { return cublasLtGetVersion(); }
+
+void rt_product_form(const product *o, char text[RT_FORM])
+{
+	static const char *const name[] = { [PD_F32] = "f32", [PD_F16] = "f16", [PD_BF16] = "bf16" };
+	const pd_product_desc *d = &o->d;
+
+	snprintf(text, RT_FORM, "%s-%s:%dx%dx%d:%c%c:x%d+%lld+%lld:rows%d,%d,%d:end%d%s%s:sum%d:room%zu%s%s",
+		name[d->in], name[d->out], d->m, d->n, d->k, d->transa ? 't' : 'n', d->transb ? 't' : 'n', d->batch,
+		(long long)d->astep, (long long)d->bstep, d->lda, d->ldb, d->ldy, (int)d->end, d->keep ? "k" : "",
+		d->bias ? "b" : "", d->sum, d->scratch, o->cut ? ":cut" : "", o->more ? ":more" : "");
+}
+
+pd_dtype rt_product_type(const product *o) { return o->d.in; }
+
+int rt_product_bits(const product *o) { return keeps_bits(&o->d) ? o->uses : 0; }
+
+size_t rt_product_scrap(const product *o) { return workspace_parts(o, (size_t[PARTS]){ 0 }); }
+
+static rt_way way_of(const product *o, const cublasLtMatmulAlgo_t *algorithm)
+{
+	rt_way w = { .apart = o->apart };
+
+	_Static_assert(sizeof w.algorithm == sizeof *algorithm, "an algorithm is so many bytes");
+	memcpy(w.algorithm, algorithm, sizeof *algorithm);
+	return w;
+}
+
+rt_way rt_product_now(const product *o) { return way_of(o, &o->algorithm); }
+
+/* A way that is not there: an epilogue of which none is, or was refused, or of a Relu's bits that are our kernels'. */
+static bool barred(const product *o, bool apart)
+{
+	return apart ? epilogue(&o->d) == CUBLASLT_EPILOGUE_DEFAULT && !o->apart
+	             : o->refused || (own_bits && keeps_bits(&o->d));
+}
+
+int rt_product_ways(product *o, bool apart, rt_way *of, int most)
+{
+	cublasLtMatmulHeuristicResult_t *found = rt_alloc((size_t)most * sizeof *found);
+	const bool before = o->apart;
+	int n = 0;
+
+	if (!barred(o, apart)) {
+		turn(o, apart);
+		for (int named = ask(o, found, most), i = 0; i < named; i++)
+			if (found[i].state == CUBLAS_STATUS_SUCCESS)
+				of[n++] = way_of(o, &found[i].algo);
+		turn(o, before);
+	}
+	free(found);
+	return n;
+}
+
+bool rt_product_try(product *o, const rt_way *w)
+{
+	const bool before = o->apart;
+	cublasLtMatmulAlgo_t algorithm;
+	cublasLtMatmulHeuristicResult_t r = { 0 };
+
+	if (barred(o, w->apart))
+		return false;
+	memcpy(&algorithm, w->algorithm, sizeof algorithm);
+	turn(o, w->apart);
+	if (cublasLtMatmulAlgoCheck(lt, o->how, o->a, o->b, o->y, o->y, &algorithm, &r) != CUBLAS_STATUS_SUCCESS ||
+		r.workspaceSize > room_of(o)) {
+		rt_refusal_taken();
+		turn(o, before);
+		return false;
+	}
+	o->algorithm = algorithm;
+	o->bytes = r.workspaceSize;
+	o->taken = true;
+	return true;
+}
+
+bool rt_product_once(product *o, char *scrap)
+{
+	void *at[PARTS];
+
+	parts_at(o, scrap, at);
+	if (multiply(o, at[0], at[2], at[3], o->d.sum ? at[1] : at[4], o->d.keep ? at[1] : at[5], at[6]) !=
+		CUBLAS_STATUS_SUCCESS) {
+		rt_refusal_taken();
+		return false;
+	}
+	behind(o, at[0], at[1], at[2], at[3], at[4], at[5]);
+	return true;
+}
+
+bool rt_product_take(product *o, const rt_way *w)
+{
+	const bool good = rt_product_try(o, w);
+
+	if (!good && w->apart)
+		choose_bare(o);
+	own_bits |= o->apart && keeps_bits(&o->d);
+	return good;
 }

@@ -56,6 +56,46 @@ static inline void *rt_part(char **scrap, size_t bytes)
 void rt_refusal_taken(
 	void); /* a library refused, and that is lived with: what it left is no error of the next kernel */
 
+/* gpu_products.c, for gpu_timed.c. A way to make a product of some form: an algorithm of the library's, as the bytes that it tells;
+ * apart: of the bare product, behind which kernels of ours do the rest. */
+enum { RT_FORM = 208 };
+typedef struct rt_way {
+	uint64_t algorithm[8];
+	bool apart;
+} rt_way;
+typedef struct product rt_product;
+uint64_t rt_product_version(void);                             /* the library's */
+rt_product *rt_product_next(const rt_product *o);              /* forms of this program, from NULL on to NULL */
+void rt_product_form(const rt_product *o, char text[RT_FORM]); /* all that is asked of it, without a blank */
+pd_dtype rt_product_type(const rt_product *o);                 /* of what is multiplied */
+int rt_product_bits(const rt_product *o);                      /* so many calls keep bits of a Relu, or read them */
+size_t rt_product_scrap(const rt_product *o);                  /* bytes of memory that a run needs */
+rt_way rt_product_now(const rt_product *o);                    /* as it would be made now */
+int rt_product_ways(
+	rt_product *o, bool apart, rt_way *of, int most); /* what the heuristic names, best first; 0: none */
+/* It is made so from now on. false: the library refuses this, or wants more workspace than the plan has: nothing has changed. */
+bool rt_product_try(rt_product *o, const rt_way *w);
+bool rt_product_once(rt_product *o, char *scrap); /* a run; false: it is refused */
+/* rt_product_try, for good; of all forms that keep or read a Relu's bits alike. false: the first choice of the heuristic is left, bare
+ * where w is. */
+bool rt_product_take(rt_product *o, const rt_way *w);
+const char *rt_gpu_kind(void); /* gpu_device.c: the device's name, without its number */
+
+/* gpu_timed.c: all ranks together, before the first runs. What was chosen, for the lines at the start; "": nothing. */
+void rt_products_time(const rt_options *o);
+const char *rt_products_told(void);
+/* gpu_timed_file.c: what one run has timed and the next ones take. */
+typedef struct rt_timed {
+	char device[256], form[RT_FORM];
+	uint64_t version; /* of the library */
+	int64_t ns;       /* of a run; 0: not timed, the first choice */
+	rt_way way;
+} rt_timed;
+/* So many lines of the file, NULL: none; `why`: one line where there is a file that is none of ours, else "". */
+int rt_timed_read(const char *path, rt_timed **all, char *why, size_t room);
+/* In one piece or not at all, those first that come first. false: errno says why. */
+bool rt_timed_write(const char *path, const rt_timed *all, int n);
+
 /* gpu_nccl.c: what crosses between GPUs without the host. It is started behind what the stream that computes was told so far and runs
  * on a stream of its own; `done` passes when it is over. false: it does not go that way, and nothing was begun. */
 typedef struct rt_flight {

@@ -109,8 +109,10 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 	rt_host_rooms(direct);
 	rt_streams_open();
 	rt_gpu_library();
-	if (!o->dry_run) /* --check makes the libraries' objects, and runs nothing */
+	if (!o->dry_run) { /* --check makes the libraries' objects, and runs nothing */
+		rt_products_time(o);
 		rt_first_runs();
+	}
 	if (direct)
 		rt_nccl_open();
 }
@@ -122,6 +124,8 @@ void rt_gpu_announce(void)
 
 	if (rt_tasks() > 1)
 		printf("messages between GPUs: %s\n", how);
+	if (*rt_products_told())
+		printf("products: %s\n", rt_products_told());
 	if (rt_virtual) /* there is no GPU */
 		return;
 	printf("memory of %s: %zu bytes (%s)\n", pd_device_name(), all, parts);

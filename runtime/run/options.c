@@ -22,7 +22,7 @@ static const char usage[] = "usage: %s [options]\n"
 			    "                --profile-bound X, --profile-copies N\n"
 			    "  make virtual: --virtual\n"
 #if defined RT_GPU
-			    "  GPUs: --nccl auto|on|off, --cuda-graphs auto|on|off\n"
+			    "  GPUs: --nccl auto|on|off, --cuda-graphs auto|on|off, --time-products S\n"
 #endif
 			    "Each may also come as an environment variable PD_STEPS, PD_DATA ...;\n"
 			    "runtime/README.md says what they do. All ranks get the same from pdcc run.\n"
@@ -205,6 +205,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 #if defined RT_GPU
 		{ "nccl", TEXT, &o->nccl },
 		{ "cuda-graphs", TEXT, &o->graphs },
+		{ "time-products", COUNT, &o->time_products },
 #endif
 		{ "check", FLAG, &o->dry_run },
 		{ "quiet", QUIET, NULL },

@@ -401,6 +401,7 @@ static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 		.ckpt_every = p->ckpt.every,
 		.ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
 		.ckpt_settle = 0.5,
+		.time_products = 10,
 		.trace_rank = -1,
 		.metrics_every = p->metrics.every,
 		.jsonl = p->metrics.jsonl,

@@ -7,6 +7,7 @@ WAYS = (('attention', (('cuDNN', r'debug: attention of .*: by cuDNN$'), ('own', 
         ('attention backward', (('cuDNN', r'debug: attention backward of .*: by cuDNN$'), ('own', r'attention backward of .*: not by cuDNN'))),
         ('convolutions', (('joined', r'debug: cuDNN joins a convolution'), ('apart', r'debug: cuDNN does not join'))),
         ('epilogues', (('cuBLASLt', r'debug: cuBLASLt has epilogue'), ('apart', r'debug: cuBLASLt has no epilogue'))),
+        ('products timed', (('with end', r'debug: product \S+ takes [\d.]+ us$'), ('bare', r'debug: product \S+ takes [\d.]+ us, bare$'))),
         ('inputs', (('ahead', r'debug: .* read (\d+) inputs ahead$'),)),
         ('graphs', (('', r'debug: .* has (\d+) CUDA graphs$'), ('refused', r'R526 '))),
         ('NCCL', (('on', r'messages between GPUs: by NCCL'), ('off', r'messages between GPUs: staged'))))

@@ -184,7 +184,7 @@ def keep(folder, name, expected, **job):
         return
     to = os.path.join(to, name)
     to += next(x for k in range(1, 1000) for x in [f'-{k}' if k > 1 else ''] if not os.path.exists(to + x))
-    shutil.copytree(folder, os.path.join(to, 'build'), ignore=shutil.ignore_patterns('obj', 'bin', 'run', 'ir', 'profile', 'input', 'output'))
+    shutil.copytree(folder, os.path.join(to, 'build'), ignore=shutil.ignore_patterns('obj', 'bin', 'run', 'ir', 'profile', 'input', 'output', 'products.txt'))
     os.makedirs(os.path.join(to, 'expected'))
     for e in expected:
         for f in [os.path.join(e, x) for x in os.listdir(e)] if os.path.isdir(e) else [e]:
