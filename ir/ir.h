@@ -140,7 +140,7 @@ struct Node {
  *     LEAF     the operand of an Accumulate, this microbatch's gradient; packed by lifetime, which ends where it is
  *              added to its sum. The first microbatch of a step writes the sum itself. bytes[LEAF] is 0 where every
  *              device does one microbatch per step: leaf and sum are the same memory, of one offset. A gradient that
- *              the node which makes it adds to the sum (Gemm, MatMul, GatherGrad {sum}) lies in GRADS, where the sum does.
+ *              the node which makes it adds to the sum (Gemm, MatMul, GatherGrad {into_sum}) lies in GRADS, where the sum does.
  *              Reproducible: LEAF is the memory of the pd_tree (bytes as it asks), a leaf the same struct as GRADS,
  *              member by member; GRADS has no memory of its own and means the tree's root
  *     STACK    what Stack gives: `microbatches` rows (of the step, all replicas), row g written after forward g

@@ -1,12 +1,12 @@
 /* Gemm and MatMul: y = op(a) op(b) + c over a batch. Gemm's bias may be anything that broadcasts to [M,N]; MatMul takes
  * any ranks, broadcasts the leading axes as numpy does, and has transA / transB of its own (the last two axes), which
  * gradients use. Operands of 16 bits are multiplied exactly and added in f32; `to` is the type of the result where it is
- * another one (f32), and c may be f32 too. `sum`: the result is a gradient that is added to the sum of the step's
+ * another one (f32), and c may be f32 too. `into_sum`: the result is a gradient that is added to the sum of the step's
  * microbatches, if the first of them is in it (passes/memory/sums.c). cpu: pd_gemm per matrix; ref: plain loops. */
 #include "matmul.h"
 
 struct gemm {
-	int64_t transA, transB, to, sum;
+	int64_t transA, transB, to, into_sum;
 };
 
 static DType result_dtype(const Node *n)
@@ -276,7 +276,7 @@ static void product_holes(const Node *n, Holes *h)
 	const int ta = (int)((const struct gemm *)n->attr)->transA;
 
 	hole_text(h, "SUM",
-		((const struct gemm *)n->attr)->sum ? "done > 0" : "0"); /* microbatches that are in the sum */
+		((const struct gemm *)n->attr)->into_sum ? "done > 0" : "0"); /* microbatches that are in the sum */
 	hole_text(h, "PRODUCT", dtype_half(in) ? "pd_gemm_half" : "pd_gemm");
 	hole_text(h, "KINDS", "%s, %s", kind[in], kind[out]);
 	if (dtype_half(in))
@@ -338,7 +338,7 @@ static void holes(const Node *n, Holes *h)
 }
 
 static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0),
-	AT_INT(struct gemm, to, 0), AT_INT(struct gemm, sum, 0), AT_END };
+	AT_INT(struct gemm, to, 0), AT_INT(struct gemm, into_sum, 0), AT_END };
 
 /* Rows, columns and the batch are divided where they are; what is inside makes results summands, and leaves the bias for later. */
 static bool product_shard(const Node *n, bool out, int at, ShardWay *w)

@@ -9,8 +9,8 @@
 #include "move.h"
 
 struct gather {
-	int64_t axis, padding, parts, dim0, sum;
-}; /* of GatherGrad; dim0: size of the axis that was gathered from; sum: added to what other microbatches gave (passes/memory/sums.c) */
+	int64_t axis, padding, parts, dim0, into_sum;
+}; /* of GatherGrad; dim0: size of the axis that was gathered from; into_sum: added to what other microbatches gave (passes/memory/sums.c) */
 
 /* GatherAdd has what it adds to in front. */
 static const Value *rows_of(const Node *n) { return n->in[n->op == OP_GatherAdd]; }
@@ -143,7 +143,7 @@ static void holes(const Node *n, Holes *h)
 	const int64_t parts = ((const struct gather *)n->attr)->parts, dim = table->dim[axis];
 	const bool neg = negative(ids_of(n), dim * parts), check = !checked(ids_of(n), dim * parts);
 	const char *ix = type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t";
-	const bool sum = back && ((const struct gather *)n->attr)->sum;
+	const bool sum = back && ((const struct gather *)n->attr)->into_sum;
 	const int64_t pad = back ? ((const struct gather *)n->attr)->padding : -1;
 	int64_t outer = 1, inner = 1;
 
@@ -239,7 +239,8 @@ static bool grad_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 
 #define COMMON AT_INT(struct gather, axis, 0), AT_INT(struct gather, padding, -1), AT_INT(struct gather, parts, 1)
 static const AttrDef attrs[] = { COMMON, AT_END };
-static const AttrDef grad_attrs[] = { COMMON, AT_INT(struct gather, dim0, 0), AT_INT(struct gather, sum, 0), AT_END };
+static const AttrDef grad_attrs[] = { COMMON, AT_INT(struct gather, dim0, 0), AT_INT(struct gather, into_sum, 0),
+	AT_END };
 
 /* The axis that is looked up, or those that are not. Table and rows are in and out of Gather, out and in of its gradient. */
 static bool by_table(const Node *n, bool out, int at, ShardWay *w)

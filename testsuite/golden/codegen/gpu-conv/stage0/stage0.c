@@ -265,7 +265,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.m = 2, .n = 8, .k = 3, .end = PD_AS_IT_IS, .scratch = 1024 });
 	/* %d.w2 %d.b2 f32[8,3] logits */
 	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
-		.m = 8, .n = 3, .k = 2, .end = PD_AS_IT_IS, .scratch = 1536 });
+		.m = 8, .n = 3, .k = 2, .end = PD_AS_IT_IS, .sum = 2, .scratch = 1536 });
 	/* %d.r f32[2,2,4,4] p */
 	pd_pool_init(&op_d_r, &(pd_pool_desc){ .kind = PD_AVERAGE, .nd = 2, .n = 2, .c = 2, .in = { 4, 4 },
 		.out = { 2, 2 }, .kernel = { 2, 2 }, .stride = { 2, 2 }, .pad = { 0, 0 } });

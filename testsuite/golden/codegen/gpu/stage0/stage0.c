@@ -146,7 +146,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.m = 4, .n = 5, .k = 6, .end = PD_RELU, .bias = 1, .scratch = 1280 });
 	/* %d.w1 %d.b1 f32[6,5] h */
 	pd_product_init(&op_d_w1, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
-		.m = 6, .n = 5, .k = 4, .end = PD_AS_IT_IS, .scratch = 1920 });
+		.m = 6, .n = 5, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .scratch = 1920 });
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -170,7 +170,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.m = 4, .n = 5, .k = 3, .end = PD_AS_IT_IS, .scratch = 1280 });
 	/* %d.w2 %d.b2 f32[5,3] logits */
 	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
-		.m = 5, .n = 3, .k = 4, .end = PD_AS_IT_IS, .scratch = 960 });
+		.m = 5, .n = 3, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .scratch = 960 });
 	(void)which;
 	(void)mine;
 	(void)nmine;
