@@ -24,10 +24,13 @@ static void worse(Link *to, Link l)
 static Wires wires(const PlanModel *p)
 {
 	const Cluster *c = p->c;
-	Wires w = { .uniform = true, .hosts = c->nhost > 0 ? c->nhost : 1 };
+	Wires w = { .uniform = true, .hosts = 1 };
 
-	for (int d = 1; d < c->ndevice; d++)
+	for (int d = 1; d < c->ndevice; d++) {
+		w.hosts +=
+			c->nhost && c->device[d].host != c->device[d - 1].host; /* some may have no group (--tensor) */
 		worse(c->device[d].host == c->device[d - 1].host ? &w.within : &w.between, cluster_link(c, d - 1, d));
+	}
 	const int last = c->ndevice - 1;
 	if (last > 1)
 		worse(c->device[0].host == c->device[last].host ? &w.within : &w.between, cluster_link(c, 0, last));
