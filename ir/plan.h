@@ -32,7 +32,7 @@ typedef struct GivenShard {
 typedef struct GivenPlan {
 	const char *file;
 	int n;              /* stages */
-	const char **until; /* by stage: its last segment; NULL: the end */
+	const char **until; /* by stage: its last segment; NULL: the end. NULL where the cuts are to be found */
 	int *line, *col;    /* by stage: where in the file, at `until` where it has one */
 	int *replicas;
 	int ndevice, *device; /* by rank: index into Cluster.device */
@@ -55,9 +55,11 @@ typedef struct Plan {
 	int nstage;
 	int order; /* of the nodes that were cut, as in GivenPlan */
 	PlanStage *stage;
-	int ndevice;          /* ranks */
-	int *rank;            /* by stage: of its replica 0; stage-major, where no device runs several stages */
-	int *device;          /* by rank: index into Cluster.device; set by partition */
+	int ndevice;        /* ranks */
+	int *rank;          /* by stage: of its replica 0; stage-major, where no device runs several stages */
+	int *device;        /* by rank: index into Cluster.device; set by partition */
+	const char **place; /* where it may be cut, as PlanStage.until names them; the last is the end */
+	int nplace;
 	int64_t microbatches; /* per step, over all replicas */
 	double step_time;     /* predicted seconds per step: the trial's; behind memplan the simulator's (predict.c) */
 	double estimate;      /* the trial's, by which the plan was chosen; 0: not behind memplan */

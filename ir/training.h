@@ -87,6 +87,7 @@ typedef struct PlanSettings {
 	int *tensor_of; /* by stage, where they are not all as many, of which `tensor` is the largest; else NULL */
 	int ntensor_of;
 	int *sequence_of; /* of those, by stage: AlongSequence, where a plan file says it of stages; NULL: `sequence` holds */
+	int *group_at; /* of those, by rank: its first device, index into Cluster.device before there are groups; NULL: neighbours in order */
 	AlongSequence sequence; /* on: they divide along the sequence what stands between products */
 	int64_t zero; /* replicas of every stage divide 1: the optimizer's state, 2: gradients too, 3: weights too; -1: not said (stage_zero) */
 	bool choose_tensor, choose_zero; /* --tensor auto, --zero auto were asked for: by compiling each */

@@ -4,14 +4,14 @@
 #include "cluster.h"
 
 /* Devices from `first` on, of one host. */
-static void make_group(Arena *a, Cluster *c, int to, int first, int members)
+static Device group_of(Arena *a, const Device *first, int members)
 {
-	const char *from = c->device[first].name, *last = c->device[first + members - 1].name;
+	Device d = *first;
 
-	c->device[to] = c->device[first];
-	c->device[to].members = members;
+	d.members = members;
 	if (members > 1)
-		c->device[to].name = arena_printf(a, "%s..%s", from, last);
+		d.name = arena_printf(a, "%s..%s", first->name, first[members - 1].name);
+	return d;
 }
 
 /* The members of the largest group share the links between hosts. */
@@ -42,7 +42,7 @@ bool cluster_group(Arena *a, Cluster *c, int tensor, Diag *d)
 		end = end_of_host(c, i);
 		most = end - i > most ? end - i : most;
 		for (int k = i; k + tensor <= end; k += tensor) /* n <= k: what is read is not yet written over */
-			make_group(a, c, n++, k, tensor);
+			c->device[n++] = group_of(a, c->device + k, tensor);
 	}
 	if (!n)
 		return diag_error(d, FILELOC(c->file), 424,
@@ -53,19 +53,54 @@ bool cluster_group(Arena *a, Cluster *c, int tensor, Diag *d)
 	return true;
 }
 
-bool cluster_groups(Arena *a, Cluster *c, const int *members, int n, const char *plan, Diag *d)
+bool cluster_groups_fit(Arena *a, const Cluster *c, const int *members, const int *at, int n)
 {
-	int most = 1, at = 0;
+	const int workers = cluster_workers(c);
+	bool *taken = NEWN(a, bool, c->ndevice);
+
+	for (int r = 0; r < n; r++) {
+		if (at[r] < 0 || at[r] + members[r] > workers || end_of_host(c, at[r]) - at[r] < members[r])
+			return false;
+		for (int i = at[r]; i < at[r] + members[r]; i++) {
+			if (taken[i])
+				return false;
+			taken[i] = true;
+		}
+	}
+	return true;
+}
+
+/* Where groups begin that are neighbours in the order of the cluster; NULL after E0424. */
+static int *in_order(Arena *a, const Cluster *c, const int *members, int n, const char *plan, Diag *d)
+{
+	int *first = NEWN(a, int, n), at = 0;
 
 	for (int r = 0; r < n; r++) {
 		while (at < c->ndevice && end_of_host(c, at) - at < members[r])
 			at = end_of_host(c, at);
-		if (at >= c->ndevice || at >= cluster_workers(c))
-			return diag_error(d, FILELOC(c->file), 424,
+		if (at >= c->ndevice || at >= cluster_workers(c)) {
+			diag_error(d, FILELOC(c->file), 424,
 				"rank %d of plan %s is a group of %d devices: its members are devices of one host, and behind those of the ranks before it the cluster has no host of so many",
 				r, plan, members[r]);
-		make_group(a, c, r, at, members[r]); /* r <= at */
+			return NULL;
+		}
+		first[r] = at;
 		at += members[r];
+	}
+	return first;
+}
+
+bool cluster_groups(Arena *a, Cluster *c, const int *members, const int *at, int n, const char *plan, Diag *d)
+{
+	const int *first = at ? at : in_order(a, c, members, n, plan, d);
+	Device *was = c->device;
+	int most = 1;
+
+	if (!first)
+		return false;
+	c->device = NEWN(a, Device, n);
+	for (int r = 0; r < n; r++) {
+		c->device[r] = group_of(a, was + first[r], members[r]);
 		most = members[r] > most ? members[r] : most;
 	}
 	c->ndevice = n;

@@ -16,6 +16,15 @@
 
 /* ---- choosing ---- */
 
+/* What is looked for. given: a plan with its cuts; else n: of so many stages, with their replicas; 0: any. */
+typedef struct Ask {
+	const GivenPlan *given;
+	const char *by; /* of a plan whose replicas are said */
+	int n, *replicas;
+	int64_t micro;
+	const Cluster *workers;
+} Ask;
+
 static int largest(const int *v, int n)
 {
 	int r = 0;
@@ -51,20 +60,20 @@ static bool check_batch(const Segments *g)
 	return true;
 }
 
-static bool check_forced(const Segments *g, int n, int sum)
+static bool check_forced(const Segments *g, const Trial *t, int sum)
 {
 	const Cluster *c = g->cx->cluster;
+	const char *plan = trial_str(g->cx->scratch, t);
 	const char *devices =
 		g->m->tensor > 1 ? arena_printf(g->cx->scratch, "groups of %d devices", g->m->tensor) : "devices";
 
 	if (c && sum > cluster_workers(c))
-		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d %s; the cluster has %d%s",
-			g->cx->train->plan.replicas, sum, devices, cluster_workers(c),
+		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d %s; the cluster has %d%s", plan,
+			sum, devices, cluster_workers(c),
 			cluster_workers(c) < c->ndevice ? " with the role worker" : "");
-	if (n > g->n)
+	if (t->n > g->n)
 		return diag_error(g->cx->d, FILELOC(g->m->file), 404,
-			"plan %s has %d stages; the model has only %d nodes to cut behind", g->cx->train->plan.replicas,
-			n, g->n);
+			"plan %s has %d stages; the model has only %d nodes to cut behind", plan, t->n, g->n);
 	return true;
 }
 
@@ -127,15 +136,17 @@ static Trial *placed_plan(PlanSearch *s, const Trial *t)
 }
 
 /* The cuts of a plan whose replicas are given; NULL after a diagnostic. */
-static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas, int n)
+static Trial *forced_plan(PlanSearch *s, const Segments *g, const Ask *q)
 {
+	const int n = q->n;
 	Placement at;
 
-	if (!plan_place(s->a, schedule_asked(g->m, g->cx), n, replicas, &at, g->cx->d) ||
-		!check_forced(g, n, at.ndevice))
+	if (!plan_place(s->a, schedule_asked(g->m, g->cx), n, q->replicas, &at, g->cx->d))
 		return NULL;
-	Trial *t = new_plan(s, replicas, n, &at, "as asked");
-	t->micro = trial_micro(s->p, n, replicas);
+	Trial *t = new_plan(s, q->replicas, n, &at, q->by);
+	if (!check_forced(g, t, at.ndevice))
+		return NULL;
+	t->micro = trial_micro(s->p, n, q->replicas);
 	if (!enough(g, t))
 		return NULL;
 	s->cut_budget = INFINITY;
@@ -146,7 +157,7 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	if (t->over > 1 && t->n > 1 && at.ngroup == n) { /* estimates of cut_best are rough: look closer */
 		search_cuts(s, t);
 		t = s->best ? s->best : t;
-		t->by = "as asked";
+		t->by = q->by;
 	}
 	trial_play(s->p, t);
 	return t;
@@ -266,13 +277,6 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 
 /* ---- orders of the nodes (order.c) ---- */
 
-typedef struct Ask {
-	const GivenPlan *given;
-	int n, *replicas;
-	int64_t micro;
-	const Cluster *workers;
-} Ask;
-
 /* What one order comes to. t: its plan; NULL after a diagnostic. */
 typedef struct Look {
 	PassCx cx;
@@ -289,7 +293,7 @@ static const Trial *find_plan(Look *l, const Ask *q)
 	if (q->given)
 		return given_plan(&l->s, &l->g, q->given);
 	if (q->n)
-		return forced_plan(&l->s, &l->g, q->replicas, q->n);
+		return forced_plan(&l->s, &l->g, q);
 	if (schedule_chunks(schedule) > 1)
 		return chunked_plan(&l->s, &l->g, schedule);
 	const Training *t = l->cx.train;
@@ -423,16 +427,16 @@ static bool known_stages(Module *m, PassCx *cx, const Cluster *workers)
 {
 	const Plan *first = cx->plan && cx->plan->nstage == m->ntensor_of ? cx->plan : NULL;
 	Look l = { .cx = *cx, .g = { .m = m, .cx = &l.cx } };
+	const GivenPlan *from = cx->train ? cx->train->plan.given : NULL;
 	GivenPlan given = { .by = "as asked", .micro = m->microbatches };
 
 	if (!stages_fit(m, cx))
 		return false;
 	segments_known(&l.g, m->ntensor_of);
-	if (!plan_parse(cx->scratch, cx->train->plan.given ? NULL : cx->train->plan.replicas, &given.replicas, &given.n,
-		    cx->d))
+	if (!plan_parse(cx->scratch, from ? NULL : cx->train->plan.replicas, &given.replicas, &given.n, cx->d))
 		return false;
-	if (cx->train->plan.given)
-		given = *cx->train->plan.given;
+	if (from)
+		given = *from;
 	else
 		for (int i = 0; i < given.n; i++)
 			given.ndevice += given.replicas[i];
@@ -449,10 +453,12 @@ static bool known_stages(Module *m, PassCx *cx, const Cluster *workers)
 	search_start(&l.s, cx->scratch, l.p);
 	l.t = given_plan(&l.s, &l.g, &given);
 	const Plan cut = first ? *first : (Plan){ 0 };
-	if (!l.t || !plan_keeps_pins(l.p, l.t, cx->d) || !plan_write(&l.g, &l.s, l.t, true))
+	if (!l.t || !plan_keeps_pins(l.p, l.t, cx->d) || !plan_write(&l.g, &l.s, l.t, !from || !from->by))
 		return false;
 	cx->plan = l.cx.plan;
 	cx->plan->order = cut.order;
+	cx->plan->place = cut.place;
+	cx->plan->nplace = cut.nplace;
 	for (int i = 0; i < cut.nstage; i++)
 		cx->plan->stage[i].until = cut.stage[i].until;
 	return true;
@@ -463,7 +469,8 @@ bool pass_partition(Module *m, PassCx *cx)
 	Cluster one = { .ndevice = 1, .device = &(Device){ .name = "device" } };
 	const Cluster *c = cx->cluster;
 	Cluster workers = c ? *c : one;
-	Ask q = { .given = cx->train ? cx->train->plan.given : NULL };
+	const GivenPlan *given = cx->train ? cx->train->plan.given : NULL;
+	Ask q = { .given = given && given->until ? given : NULL, .by = given ? given->by : "as asked" };
 	const Segments whole = { .m = m, .cx = cx };
 	long tried, played;
 	double file;
@@ -471,11 +478,11 @@ bool pass_partition(Module *m, PassCx *cx)
 	if (!m->graph)
 		return diag_error(
 			cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
-	if (!plan_parse(
-		    cx->scratch, cx->train && !q.given ? cx->train->plan.replicas : NULL, &q.replicas, &q.n, cx->d) ||
+	if (!plan_parse(cx->scratch, cx->train && !given ? cx->train->plan.replicas : NULL, &q.replicas, &q.n, cx->d) ||
 		!check_batch(&whole))
 		return false;
-	q.n = q.given ? q.given->n : q.n;
+	q.n = given ? given->n : q.n;
+	q.replicas = given ? given->replicas : q.replicas;
 	if (schedule_row(schedule_asked(m, cx))->place == PLACED_LISTED) {
 		const Csv *listed = csv_of(schedule_asked(m, cx));
 		q.replicas = q.n ? q.replicas : listed->replicas;
@@ -494,7 +501,7 @@ bool pass_partition(Module *m, PassCx *cx)
 	if (l->t && cx->train && cx->train->plan.choose_schedule)
 		l->t = choose_schedule(&l->s, l->p, l->t, q.n > 0, cx->explain, &m->chosen);
 	if (!l->t || !plan_keeps_pins(l->p, l->t, cx->d) ||
-		!plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
+		!plan_write(&l->g, &l->s, l->t, q.n > 0 && !(given && given->by)))
 		return false;
 	cx->plan = l->cx.plan;
 	cx->plan->tried = tried;

@@ -114,6 +114,24 @@ const char *until_name(const Segments *g, int at)
 	return same > 1 ? arena_printf(g->cx->scratch, "%s#%d", g->seg[at].name, same) : g->seg[at].name;
 }
 
+/* As until_name calls them. */
+static void list_places(const Segments *g, Plan *plan)
+{
+	int *same = NEWN(g->cx->scratch, int, g->n);
+	Map seen;
+
+	map_init(&seen, g->cx->scratch, true);
+	plan->place = NEWN(g->m->arena, const char *, g->n);
+	plan->nplace = g->n;
+	for (int i = 0; i < g->n; i++) {
+		int *first = map_get(&seen, g->seg[i].name);
+		if (!first)
+			map_put(&seen, g->seg[i].name, first = &same[i]);
+		plan->place[i] = ++*first > 1 ? arena_printf(g->m->arena, "%s#%d", g->seg[i].name, *first)
+		                              : arena_str(g->m->arena, g->seg[i].name);
+	}
+}
+
 static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool forced)
 {
 	Arena *a = g->m->arena;
@@ -148,6 +166,7 @@ static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool f
 	for (Node *k = g->m->graph->first; k; k = k->next) /* a Stack has a row per microbatch of the step */
 		if (k->op == OP_Stack)
 			optab[OP_Stack]->shape(k, g->cx->d);
+	list_places(g, plan);
 	for (int s = 0; s + 1 < t->n; s++)
 		plan->stage[s].until = arena_str(a, until_name(g, t->end[s]));
 	plan->one_time = alone(p, plan->microbatches);

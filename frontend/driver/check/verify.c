@@ -244,7 +244,7 @@ static bool single(Compile *c, const char *dir, int threads)
 	o.t.plan.replicas = "1";
 	o.t.plan.given = NULL;
 	o.t.plan.tensor = 0;
-	o.t.plan.tensor_of = o.t.plan.sequence_of = NULL;
+	o.t.plan.tensor_of = o.t.plan.sequence_of = o.t.plan.group_at = NULL;
 	o.t.plan.sequence = SEQUENCE_OFF;
 	o.t.plan.zero = 0;
 	o.t.comm.by = COMM_UNSAID;

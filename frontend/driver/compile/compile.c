@@ -166,14 +166,15 @@ static const char *groups_name(const Compile *c, const int *replicas, int n)
 static bool group_ranks(Compile *c)
 {
 	const PlanSettings *p = &c->o->t.plan;
-	int *replicas = c->file_replicas, n = p->ntensor_of, *size = NULL, nsize = 0, cap = 0;
+	int *replicas = p->given ? p->given->replicas : c->file_replicas, n = p->ntensor_of, *size = NULL, nsize = 0,
+	    cap = 0;
 
-	if (!plan_is_file(p->replicas) && !plan_parse(c->a, p->replicas, &replicas, &n, c->d))
+	if (!p->given && !plan_is_file(p->replicas) && !plan_parse(c->a, p->replicas, &replicas, &n, c->d))
 		return false;
 	for (int i = 0; i < n; i++)
 		for (int r = 0; r < replicas[i]; r++)
 			PUSH(c->a, size, nsize, cap) = p->tensor_of[i];
-	return cluster_groups(c->a, &c->cluster, size, nsize, groups_name(c, replicas, n), c->d);
+	return cluster_groups(c->a, &c->cluster, size, p->group_at, nsize, groups_name(c, replicas, n), c->d);
 }
 
 bool compile_groups(Compile *c)

@@ -10,7 +10,8 @@
  *       - {until: fc2, devices: ["gpu01[0]", "gpu01[1]"]}
  *       - {devices: ["gpu02[0]"]}
  *
- * `tensor: N`: each replica is shared by N devices, which the cluster's names show as one, "gpu01[0]..gpu01[1]".
+ * `tensor: N`: each replica is shared by N devices, which the cluster's names show as one, "gpu01[0]..gpu01[1]". A stage may have its
+ * own number, beside `until` and `devices`, and `sequence` too.
  *
  * `zero: 1`: replicas divide the optimizer's state (--zero). A stage has its own number as `shard: 3`, beside `until` and `devices`;
  * what --zero says is said of all stages, in the place of both.
@@ -25,6 +26,7 @@
 #include <string.h>
 #include "passes/common/plan.h"
 #include "frontend/onnx/onnx.h"
+#include "frontend/settings/cluster.h"
 #include "frontend/settings/train.h"
 #include "frontend/settings/yaml.h"
 #include "passes/plan/cuts.h"
@@ -291,10 +293,31 @@ static const YNode *value_of(Yaml *y, const YNode *map, const char *name)
 /* What the stages of a file say of the graph before it is divided. */
 typedef struct Said {
 	Compile *c;
+	int *at, nat,
+		cap; /* by rank: the device of the cluster whose name its group begins with; -1: none has such a name */
 	int64_t tensor; /* of all, by the flag or an earlier look; of those that say nothing */
 	int *degree, *along;
 	bool degrees, sequences; /* some stage says it */
 } Said;
+
+/* The groups that the devices of a stage are: "gpu01[0]..gpu01[1]". */
+static int groups_said(Yaml *y, const YNode *on, Said *s)
+{
+	const Cluster *k = &s->c->cluster;
+	int n;
+	const YNode **item = yaml_items(y, on, "devices", &n);
+
+	for (int i = 0; i < n; i++) {
+		const char *name = yaml_text(y, item[i], "device"), *dots = name ? strstr(name, "..") : NULL;
+		const char *first = dots ? arena_printf(y->a, "%.*s", (int)(dots - name), name) : name;
+		int d = k->ndevice - 1;
+
+		while (d >= 0 && first && strcmp(k->device[d].name, first) != 0)
+			d--;
+		PUSH(y->a, s->at, s->nat, s->cap) = first ? d : -1;
+	}
+	return n;
+}
 
 static void stage_said(Yaml *y, const YNode *stage, int i, Said *s)
 {
@@ -306,12 +329,21 @@ static void stage_said(Yaml *y, const YNode *stage, int i, Said *s)
 	s->sequences |= along != NULL;
 	s->degree[i] = (int)(tensor ? yaml_int(y, tensor, "tensor", 1, GROUP_MOST) : s->tensor > 1 ? s->tensor : 1);
 	s->along[i] = along ? yaml_setting(y, along, "sequence", SET_OF_AlongSequence) : (int)SEQUENCE_UNSAID;
-	s->c->file_replicas[i] = on && on->type == YAML_SEQUENCE_NODE
-	                                 ? (int)(on->data.sequence.items.top - on->data.sequence.items.start)
-	                                 : 1;
+	s->c->file_replicas[i] = on && on->type == YAML_SEQUENCE_NODE ? groups_said(y, on, s) : 1;
 	if (y->ok && tensor && p->tensor && !p->tensor_of && s->degree[i] != p->tensor)
 		yaml_error(y, tensor, "stage %d is of tensor groups of %d, --tensor says %lld", i, s->degree[i],
 			(long long)p->tensor);
+}
+
+/* By rank: where its group begins; NULL: they are no groups of neighbours. */
+static int *groups_at(const Compile *c, const Said *s, int n)
+{
+	int *size = NULL, ranks = 0, cap = 0;
+
+	for (int i = 0; i < n; i++)
+		for (int r = 0; r < c->file_replicas[i]; r++)
+			PUSH(c->a, size, ranks, cap) = s->degree[i];
+	return ranks == s->nat && cluster_groups_fit(c->a, &c->cluster, size, s->at, ranks) ? s->at : NULL;
 }
 
 /* `tensor` and `sequence` of the stages, where one says it; those that do not are as all are. Where stages are unlike in either the
@@ -342,6 +374,8 @@ static void stages_said(Compile *c, Yaml *y, const YNode *stages, int64_t tensor
 		p->ntensor_of = n;
 		p->sequence_of = s.along;
 	}
+	if (p->tensor_of)
+		p->group_at = groups_at(c, &s, n);
 }
 
 bool plan_file_tensor(Compile *c)
