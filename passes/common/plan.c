@@ -99,32 +99,46 @@ const char *plan_str(Arena *a, const Plan *p)
 }
 
 /* What has no meaning yet where stages are divided unlike. */
-static bool unlike_allowed(const Module *m, const PassCx *cx)
+static const char *own_groups_refused(ScheduleSpec schedule, const Training *t)
 {
-	const ScheduleSpec schedule = schedule_asked(m, cx);
-	const char *why = NULL;
-
 	if (schedule_chunks(schedule) > 1 || schedule_row(schedule)->place == PLACED_LISTED)
-		why = "a schedule of several stages on a device, which is of one group";
-	else if (cx->train->plan.choose_schedule)
-		why = "--schedule auto, which may choose one of several stages on a device; name a schedule";
-	return !why || diag_error(cx->d, NOLOC, 520,
-			       "stages that are divided unlike (tensor, sequence) do not go with %s", why);
+		return "a schedule of several stages on a device, which is of one group";
+	if (t->plan.choose_schedule)
+		return "--schedule auto, which may choose one of several stages on a device; name a schedule";
+	return NULL;
 }
 
 /* What has no meaning yet where groups share the work. */
+static const char *groups_refused(ScheduleSpec schedule, const Training *t)
+{
+	if (schedule_is_async(schedule))
+		return "an asynchronous schedule: it keeps versions of weights, which are not divided; take a synchronous one";
+	if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
+		return "servers of parameters: they hold whole ones; take --comm allreduce";
+	if (t->loop.reproducible)
+		return "--reproducible: a sum over the parts of a product has another order than one device's";
+	return NULL;
+}
+
+const char *unlike_refused(const Training *t)
+{
+	const char *why = groups_refused(t->plan.schedule, t);
+
+	if (!why && (t->plan.pipe_sgd > 1 || t->plan.choose_pipe_sgd))
+		return "Pipe-SGD, whose plans are of one stage";
+	return why ? why : own_groups_refused(t->plan.schedule, t);
+}
+
 bool tensor_allowed(const Module *m, const PassCx *cx)
 {
+	const ScheduleSpec schedule = schedule_asked(m, cx);
 	const Training *t = cx->train;
-	const char *why = NULL;
+	const char *why = groups_refused(schedule, t);
 
-	if (schedule_is_async(schedule_asked(m, cx)))
-		why = "an asynchronous schedule: it keeps versions of weights, which are not divided; take a synchronous one";
-	else if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
-		why = "servers of parameters: they hold whole ones; take --comm allreduce";
-	else if (t->loop.reproducible)
-		why = "--reproducible: a sum over the parts of a product has another order than one device's";
-	if (!why && t->plan.tensor_of)
-		return unlike_allowed(m, cx);
+	if (!why && t->plan.tensor_of) {
+		why = own_groups_refused(schedule, t);
+		return !why || diag_error(cx->d, NOLOC, 520,
+				       "stages that are divided unlike (tensor, sequence) do not go with %s", why);
+	}
 	return !why || diag_error(cx->d, NOLOC, 520, "--tensor %d does not go with %s", (int)t->plan.tensor, why);
 }

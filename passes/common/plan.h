@@ -14,6 +14,8 @@ bool plan_tensor(Arena *a, PlanSettings *p, Diag *d);
 void plan_degrees(PlanSettings *p, int *degree, int n);
 /* Whether tensor groups go with what else was asked for. False after E0520. */
 bool tensor_allowed(const Module *m, const PassCx *cx);
+/* Why stages cannot be divided unlike with what else was asked for; NULL: they can. */
+const char *unlike_refused(const Training *t);
 const char *plan_str(Arena *a, const Plan *p); /* "2-1-1" */
 
 /* The schedule of this module: chosen, else asked for. */

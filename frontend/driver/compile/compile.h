@@ -35,8 +35,9 @@ typedef struct Compile {
 	struct MicroChoice *micro;
 	int nmicro; /* sizes that were looked at, best first (auto_microbatch.c) */
 	struct Mesh *mesh;
-	const char *mesh_told; /* what came of each, a line; NULL: nothing was open */
-	int nmesh, mesh_taken; /* tensor degrees and ZeRO that were looked at, in that order (auto_mesh.c) */
+	struct UnlikeFound *unlike; /* behind them; NULL: nobody asked */
+	const char *mesh_told;      /* what came of each, a line; NULL: nothing was open */
+	int nmesh, mesh_taken;      /* tensor degrees and ZeRO that were looked at, in that order (auto_mesh.c) */
 	struct Fit *
 		look; /* compile_fit: what the best plan needs, and where none fits nothing is said; NULL: it is said */
 	struct Changes *changes; /* what every pass changed, for --report; NULL: nobody asks */

@@ -33,8 +33,20 @@ typedef struct Mesh {
 	double over;                /* where it does not fit: of the plan that lacks least, in relation to the limit */
 	int64_t peak, limit;        /* bytes of the fullest device; limit 0: not known */
 	bool fits, unread;          /* unread: the model could not be read */
+	int nodes;                  /* of the model */
 	const char *plan, *refused; /* "2x4-1x4"; why there is none */
+	struct Staged *as;          /* the plan stage by stage (passes/plan/unlike.h); NULL: it is none of such */
 } Mesh;
+
+/* What became of plans whose stages are divided unlike. */
+typedef struct UnlikeFound {
+	int tried;
+	Mesh *best; /* NULL: none was tried, or none has a plan */
+	const char *name, *told;
+	bool taken;
+	PlanSettings settings; /* of the best */
+	int64_t micro;
+} UnlikeFound;
 
 /* Is the size of a microbatch to be decided with the plan (auto_microbatch.c)? */
 bool micro_is_open(const Compile *c);

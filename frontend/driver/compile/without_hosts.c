@@ -130,6 +130,12 @@ static bool compile_without(const Compile *whole, const char *dir, const char *n
 	o.t.plan.replicas = NULL;
 	o.t.plan.zero = most_zero(&o.t.plan, module_stages(m)); /* the file's stages are not those of this plan */
 	o.t.plan.given = NULL;
+	if (o.t.plan.tensor_of) { /* nor are its groups */
+		o.t.plan.tensor_of = o.t.plan.sequence_of = o.t.plan.group_at = NULL;
+		o.t.plan.ntensor_of = 0;
+		o.t.plan.tensor = 0;
+		o.t.plan.choose_tensor = true;
+	}
 	o.explain = false;
 	o.quiet = true;
 	o.start_from = NULL;

@@ -456,7 +456,7 @@ static void json_meshes(const Compile *c, FILE *f)
 		const Mesh *x = &c->mesh[i];
 		fprintf(f, "%s{\"tensor\": %" PRId64 ", \"zero\": %" PRId64 ", \"taken\": %s, ", i ? ", " : "",
 			x->tensor > 1 ? x->tensor : 1, x->zero > 0 ? x->zero : 0,
-			i == c->mesh_taken ? "true" : "false");
+			i == c->mesh_taken && !(c->unlike && c->unlike->taken) ? "true" : "false");
 		if (!x->fits) {
 			fputs("\"refused\": ", f);
 			quote(f, x->refused ? x->refused : "");
@@ -468,6 +468,16 @@ static void json_meshes(const Compile *c, FILE *f)
 			", \"peak_bytes\": %" PRId64 "}",
 			x->plan, x->step, x->least, x->samples, x->peak);
 	}
+}
+
+/* Stages that are divided unlike. */
+static void json_unlike(const UnlikeFound *u, FILE *f)
+{
+	fprintf(f, ",\n \"unlike\": {\"tried\": %d, \"taken\": %s", u->tried, u->taken ? "true" : "false");
+	if (u->best)
+		fprintf(f, ", \"plan\": \"%s\", \"step_s\": %.9g, \"samples\": %" PRId64 ", \"peak_bytes\": %" PRId64,
+			u->name, u->best->step, u->best->samples, u->best->peak);
+	fputc('}', f);
 }
 
 void plan_json(const Compile *c, const Sim *s, FILE *f)
@@ -511,7 +521,10 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 			c->micro[i].over);
 	if (c->nmesh > 1)
 		json_meshes(c, f);
-	fputs("]}\n", f);
+	fputs("]", f);
+	if (c->unlike)
+		json_unlike(c->unlike, f);
+	fputs("}\n", f);
 }
 
 int plan_main(Compile *c)
