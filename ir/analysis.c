@@ -154,7 +154,7 @@ const Value *copy_beside(const Node *update)
 		const Node *n = w->uses[i].node;
 		if (n != update && n->phase == PHASE_UPDATE && n->op != OP_SquareSum)
 			return NULL;
-		if (!cast_once(n) || n->stage != update->stage)
+		if (n->op != OP_Cast || !cast_once(n) || n->stage != update->stage)
 			continue;
 		if (copy)
 			return NULL;

@@ -169,6 +169,8 @@ static void scalar_bytes(DType t, double x, unsigned char *p)
 	case DT_bool: p[0] = x != 0; break;
 	case DT_f16:
 	case DT_bf16:
+	case DT_f8e4m3:
+	case DT_f8e5m2:
 	case DT_NONE:
 	case DT_COUNT: bug("no scalar constants of type %s", dtype_name(t));
 	default: memcpy(p, &i, (size_t)dtype_bytes(t)); break; /* little-endian: the low bytes come first */

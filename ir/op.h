@@ -145,9 +145,9 @@ Value *mk_scalar(Builder *b, DType t, double x);
 
 /* ---- products of matrices (ops/matmul/product.c): what a Product is made of; end as there ---- */
 typedef struct ProductForm {
-	Value *in[4]; /* a, b, bias, what the forward kept; the last two may be NULL */
+	Value *in[6]; /* a, b, bias, what the forward kept, scales of a and b; the last four may be NULL */
 	bool transa, transb, keep;
-	int to, sum, wide;
+	int to, sum, wide, f8;
 	int64_t columns;
 	const char *end;
 } ProductForm;
@@ -161,12 +161,26 @@ int64_t product_rows(const Node *n); /* of a Product's result as one matrix; 0: 
 bool product_adds(const Node *
 		n); /* a Gemm or MatMul that a CPU can add to what lies where its result goes: one f32 matrix, no bias */
 bool product_even(const Node *n); /* a Gemm or MatMul: its matrices lie at even distances, or are one */
+/* What a Gemm, MatMul or Product may take in 8 bits (--amp fp8; passes/graph/amp.c says it): nothing; both operands, of which the
+ * forward made both, or the gradient is a, or b. */
+typedef enum ProductF8 { F8_NONE, F8_FORWARD, F8_GRADIENT_A, F8_GRADIENT_B } ProductF8;
+/* What a tensor of 8 bits has beside it, f32[F8_STATE] (ops/matmul/quantize.c): what its numbers are times, the largest of this step,
+ * and that of each step before. */
+enum { F8_STEPS = 16, F8_STATE = 2 + F8_STEPS };
+enum { F8_PLAIN = 1, F8_ACROSS = 2 }; /* as x lies, rows and columns exchanged, or both */
+/* A Quantize of x, seen as rows of `columns` numbers, to DT_f8e4m3 or DT_f8e5m2, and the Rescale of its state. */
+Node *quantize_make(Builder *b, Value *x, Value *state, DType to, int lies, int64_t columns, const char *name);
+Node *rescale_make(Builder *b, Value *state, DType to);
 
 /* A node of a recurrent layer as cuDNN takes it (ops/recurrent/layer.c), of a node that does the layer's steps; bias: how many it has. */
 Node *recurrent_make(Builder *b, OpKind op, const Node *of, int bias, int nin, Value *const *in);
 
-/* A rounded copy of a weight that is made once per step, behind its update (passes/graph/amp.c); it lies with the optimizer's state. */
-static inline bool cast_once(const Node *n) { return n->op == OP_Cast && attr_int(n, "once"); }
+/* A rounded copy of a weight, in 16 bits or in 8, that is made once per step, behind its update (passes/graph/amp.c); it lies with the
+ * optimizer's state. */
+static inline bool cast_once(const Node *n)
+{
+	return (n->op == OP_Cast || n->op == OP_Quantize) && attr_int(n, "once");
+}
 
 /* ---- elementwise nodes as C (ops/elementwise/): see elementwise.def and fused.c ---- */
 /* The C expression of an OP_EW node over operands $0 $1 ..., e.g. "$0 < 0 ? 0 : $0"; the node's type fills in

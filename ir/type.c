@@ -28,7 +28,7 @@ DType dtype_from_name(const char *s)
 DType dtype_from_onnx(int onnx)
 {
 	for (int i = 1; i < DT_COUNT; i++)
-		if (info[i].onnx == onnx)
+		if (info[i].onnx == onnx && !dtype_f8((DType)i))
 			return (DType)i;
 	return DT_NONE;
 }
@@ -36,6 +36,8 @@ DType dtype_from_onnx(int onnx)
 bool dtype_float(DType t) { return t == DT_f32 || t == DT_f64 || t == DT_f16 || t == DT_bf16; }
 
 bool dtype_half(DType t) { return t == DT_f16 || t == DT_bf16; }
+
+bool dtype_f8(DType t) { return t == DT_f8e4m3 || t == DT_f8e5m2; }
 
 DType dtype_math(DType t) { return dtype_half(t) ? DT_f32 : t; }
 

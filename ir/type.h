@@ -12,7 +12,7 @@
 	X(f32,  float,    4,  1) X(f64,  double,   8, 11) X(f16,  uint16_t, 2, 10) X(bf16, uint16_t, 2, 16) \
 	X(i8,   int8_t,   1,  3) X(i16,  int16_t,  2,  5) X(i32,  int32_t,  4,  6) X(i64,  int64_t,  8,  7) \
 	X(u8,   uint8_t,  1,  2) X(u16,  uint16_t, 2,  4) X(u32,  uint32_t, 4, 12) X(u64,  uint64_t, 8, 13) \
-	X(bool, uint8_t,  1,  9)
+	X(bool, uint8_t,  1,  9) X(f8e4m3, uint8_t, 1, 17) X(f8e5m2, uint8_t, 1, 19)
 /* clang-format on */
 
 typedef enum DType {
@@ -45,11 +45,13 @@ const char *dtype_name(DType t); /* "f32" */
 const char *dtype_c(DType t);    /* "float" */
 int dtype_bytes(DType t);
 DType dtype_from_name(const char *s); /* DT_NONE if unknown */
-DType dtype_from_onnx(int onnx);      /* DT_NONE if unknown */
+DType dtype_from_onnx(int onnx);      /* of what a model may have; DT_NONE if unknown */
 int dtype_onnx(DType t);
 bool dtype_float(DType t);
 bool dtype_signed(DType t);
-bool dtype_half(DType t);  /* f16, bf16: kernels load and store them, and compute in f32 */
+bool dtype_half(DType t); /* f16, bf16: kernels load and store them, and compute in f32 */
+bool dtype_f8(
+	DType t); /* f8e4m3, f8e5m2: a number of 8 bits times a scale that a parameter has; products alone read them */
 DType dtype_math(DType t); /* what values of t are computed in: f32 for those, else t */
 
 bool layout_from_name(const char *s, Layout *l); /* "plain", "nhwc" */

@@ -37,7 +37,9 @@ typedef enum pd_dtype { /* numbers as in ONNX TensorProto.DataType */
 	PD_F64 = 11,
 	PD_U32 = 12,
 	PD_U64 = 13,
-	PD_BF16 = 16
+	PD_BF16 = 16,
+	PD_F8E4M3 = 17,
+	PD_F8E5M2 = 19
 } pd_dtype;
 
 enum { PD_MAXRANK = 8 };
@@ -633,6 +635,44 @@ PD_ANYWHERE static inline uint16_t pd_to_f16(float x)
 	return (uint16_t)(sign | (b > 0x7f800000 ? 0x7e00 : b >= 0x477ff000 ? 0x7c00 : b < 0x38800000 ? small : even));
 }
 
+/* Numbers of 8 bits: fraction bits of fraction, an exponent with this bias, up to `most`, which larger ones become. A number below 2^(1 -
+ * bias) is a multiple of 2^(1 - bias - fraction). Without infinity; of a NaN nothing is kept. */
+PD_ANYWHERE static inline uint8_t pd_to_f8(float x, int fraction, int bias, uint8_t most)
+{
+	const uint32_t b = pd_bits_of(x) & 0x7fffffff, sign = pd_bits_of(x) >> 24 & 0x80;
+	const int drop = 23 - fraction;
+	const uint32_t even =
+		((b + ((1u << (drop - 1)) - 1) + (b >> drop & 1)) >> drop) - ((127u - (uint32_t)bias) << fraction);
+	const uint32_t unit = (uint32_t)(127 + 24 - bias - fraction)
+	                      << 23; /* bits of a float of which the last bit is that multiple */
+	const uint32_t small = pd_bits_of(pd_float_of(b) + pd_float_of(unit)) - unit;
+	const uint32_t near = b < (uint32_t)(128 - bias) << 23 ? small : even;
+
+	return (uint8_t)(sign | (b > 0x7f800000 ? 0x7f : b >= 0x7f800000 || near > most ? most : near));
+}
+PD_ANYWHERE static inline uint8_t pd_to_f8e4m3(float x)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 890
+	uint16_t two;
+
+	asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(x));
+	return (uint8_t)two;
+#else
+	return pd_to_f8(x, 3, 7, 0x7e);
+#endif
+}
+PD_ANYWHERE static inline uint8_t pd_to_f8e5m2(float x)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 890
+	uint16_t two;
+
+	asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(x));
+	return (uint8_t)two;
+#else
+	return pd_to_f8(x, 2, 15, 0x7b);
+#endif
+}
+
 /* ---- heavy ops: oneDNN behind a few calls (cpu*.c; they use nothing else of the runtime) ---- */
 
 /* Objects are made before step 0; calls allocate nothing. What runs and how much scratch it needs
@@ -764,7 +804,7 @@ void pd_tensor_open(
  * out: of all else; added up in f32. */
 typedef enum pd_end { PD_AS_IT_IS, PD_RELU, PD_GELU, PD_RELU_GRAD, PD_GELU_GRAD } pd_end;
 typedef struct pd_product_desc {
-	pd_dtype in, out;
+	pd_dtype in, in_b, out;             /* in_b: of b, where a is of 8 bits */
 	int transa, transb, m, n, k, batch; /* batch 0: one */
 	int64_t astep, bstep;
 	int lda, ldb, ldy; /* elements from a row of memory to the next; 0: as many as a row has */
@@ -778,6 +818,10 @@ typedef struct pd_product {
 void pd_product_init(pd_product *o, const pd_product_desc *d);
 void pd_product_run(const pd_product *o, void *y, void *also, const void *a, const void *b, const void *bias,
 	const void *kept, void *scratch);
+/* Of a and b of 8 bits (PD_F8E4M3, or one of them PD_F8E5M2), transb and not transa, all extents multiples of 16; *ascale and *bscale, on
+ * the device, are what their numbers are times. */
+void pd_product_run_f8(const pd_product *o, void *y, void *also, const void *a, const void *b, const void *bias,
+	const void *kept, const float *ascale, const float *bscale, void *scratch);
 /* A recurrent layer in one direction over `steps` steps, by cuDNN: x [steps * batch, input], y [steps, batch, hidden], states
  * [batch, hidden]; w [gates * hidden, input] and r [gates * hidden, hidden] with gates in ONNX's order, b [gates * hidden] what is
  * added to the input's product, rb [hidden] what a GRU adds to the recurrent product of its n. reverse: from the last step to the

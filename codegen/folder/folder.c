@@ -101,18 +101,25 @@ static void remove_stale(const Build *b, const char *manifest)
 	}
 }
 
-/* The kernels of attention in 16 bits are for the tensor cores of sm_80 and newer. False after a diagnostic. */
+/* The kernels of attention in 16 bits are for the tensor cores of sm_80 and newer, products of 8 bits for those of sm_89. False after a
+ * diagnostic. */
 static bool fits_arch(const Build *b, const Graph *g)
 {
 	int sm = 0;
 
-	if (!b->gpu || sscanf(b->t->target.arch, "sm_%d", &sm) != 1 || sm >= 80)
+	if (!b->gpu || sscanf(b->t->target.arch, "sm_%d", &sm) != 1 || sm >= 89)
 		return true;
-	for (const Node *n = g->first; n; n = n->next)
-		if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && dtype_half(n->out[0]->type.dtype))
+	for (const Node *n = g->first; n; n = n->next) {
+		if (n->op == OP_Product && dtype_f8(n->in[0]->type.dtype))
+			return diag_error(b->d, n->loc, 712,
+				"Product is of 8 bits, which takes a GPU of sm_89 or newer, and --arch is %s; say --amp bf16 for this one",
+				b->t->target.arch);
+		if (sm < 80 && (n->op == OP_Attention || n->op == OP_AttentionGrad) &&
+			dtype_half(n->out[0]->type.dtype))
 			return diag_error(b->d, n->loc, 712,
 				"%s is in %s, which takes a GPU of sm_80 or newer, and --arch is %s; leave --amp out for this one",
 				optab[n->op]->name, dtype_name(n->out[0]->type.dtype), b->t->target.arch);
+	}
 	return true;
 }
 

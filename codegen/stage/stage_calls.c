@@ -99,7 +99,8 @@ static bool written_beside(StageCx *x, const Node *copy)
 {
 	for (int i = 0; i < copy->in[0]->nuses; i++) {
 		const Node *n = copy->in[0]->uses[i].node;
-		if (n->graph == x->s->update && updates(n) && n->in[0] == copy->in[0] && writes_copy(&x->kernels, n))
+		if (copy->op == OP_Cast && n->graph == x->s->update && updates(n) && n->in[0] == copy->in[0] &&
+			writes_copy(&x->kernels, n))
 			return true;
 	}
 	return false;

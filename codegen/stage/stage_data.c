@@ -113,9 +113,9 @@ void layout_stage(StageCx *x)
 			s->param_at[i] - s->at[r] - (several ? s->versions_at : 0), held_count(s->param[i]));
 	}
 	for (const Node *n = s->forward->first; n; n = n->next)
-		if (cast_once(n))
-			add_member(x, &x->layout[REGION_STATE], n->out[0], n->out[0]->name, n->out[0]->offset,
-				held_count(n->out[0]));
+		for (int i = 0; cast_once(n) && i < n->nout; i++)
+			add_member(x, &x->layout[REGION_STATE], n->out[i], n->out[i]->name, n->out[i]->offset,
+				held_count(n->out[i]));
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate || n->op == OP_Collect)
 			grads += (type_numel(&n->out[0]->type) * dtype_bytes(n->out[0]->type.dtype) + ALIGN - 1) /

@@ -1,4 +1,4 @@
-/* Mixed precision as train.yaml (amp:) and --amp say it: off, bf16, fp16, fp16:scale=65536,every=2000. */
+/* Mixed precision as train.yaml (amp:) and --amp say it: off, bf16, fp8, fp16, fp16:scale=65536,every=2000. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +42,6 @@ bool training_amp(Training *t, const char *spec, Loc at, Diag *d)
 	const SettingWords w = setting_words(SET_OF_AmpKind);
 	const char *near = diag_nearest(spec, w.word, w.n);
 
-	return diag_error(d, at, 7, "%s wants off, bf16 or fp16, not '%s'%s%s%s", called(at), spec,
+	return diag_error(d, at, 7, "%s wants off, bf16, fp16 or fp8, not '%s'%s%s%s", called(at), spec,
 		near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }

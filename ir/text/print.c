@@ -340,6 +340,8 @@ static void element(Buf *b, DType t, const void *data, int64_t i)
 	case DT_i32: buf_printf(b, "%" PRId32, ((const int32_t *)data)[i]); break;
 	case DT_i64: buf_printf(b, "%" PRId64, ((const int64_t *)data)[i]); break;
 	case DT_u8:
+	case DT_f8e4m3:
+	case DT_f8e5m2:
 	case DT_bool: buf_printf(b, "%u", ((const uint8_t *)data)[i]); break;
 	case DT_u16:
 	case DT_f16:

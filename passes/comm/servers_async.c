@@ -58,6 +58,9 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 	if (o->target.amp.kind == AMP_FP16)
 		return refuse(cx,
 			"--amp fp16 leaves out a step in which any gradient overflows, and no step is common to all devices; choose bf16");
+	if (o->target.amp.kind == AMP_FP8)
+		return refuse(cx,
+			"--amp fp8 scales numbers of 8 bits anew at the end of a step, which microbatches in flight have no common one of; choose bf16");
 	if (o->data.last == LAST_KEEP)
 		return refuse(cx,
 			"data.last: keep trains on a short step, in which some devices have no sample; say drop or wrap");

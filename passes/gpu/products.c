@@ -9,7 +9,7 @@
  *     Conv with a bias, Relu                 ConvRelu, by cuDNN; ReluGrad reads its result as before
  *     the product of weights' gradient, and ReduceSum over its rows: the bias's gradient is added up while the product reads
  * and what products_between.c does with what lies between them, sums.c and norms.c with what goes round normalisations, packed.c
- * with queries, keys and values.
+ * with queries, keys and values; at the end f8.c has products read 8 bits, whose library adds up no rows.
  *
  * Behind split, recompute and defer: what they cut apart stays apart. With --reproducible nodes only change their name, for
  * where a plan cuts must not change a bit. What cuBLASLt has no form for (a bias that is a matrix, matrices at uneven
@@ -330,7 +330,7 @@ static Node *reads_too(const Node *sum, const Value *v, int *side)
 		Node *n = v->uses[i].node;
 		if (read_through(n) && n->graph == sum->graph)
 			found = reads_too(sum, n->out[0], side);
-		if (found || !prod_plain(n) || n->graph != sum->graph || node_input(n, 2) ||
+		if (found || !prod_plain(n) || prod_f8(n) || n->graph != sum->graph || node_input(n, 2) ||
 			n->out[0]->type.dtype != sum->out[0]->type.dtype)
 			continue;
 		*side = v->uses[i].index == 0 && attr_int(n, "transA")    ? 1
@@ -416,6 +416,8 @@ static void stage_products(Products *p, Stage *s)
 	for (int i = 0; whole && i < n; i++) /* no gradient reads a mask any more that it can do without */
 		if (g[i] != s->update)
 			each(p, g[i], OP_LayerNormalization, OP_RMSNormalization, prod_norm_sum);
+	if (whole)
+		prod_in_8_bits(p, s);
 	find_loss(p->m, s->forward);
 	list_kept(p->m, s);
 }

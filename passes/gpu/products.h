@@ -1,4 +1,4 @@
-/* products.c, products_between.c, sums.c, norms.c and packed.c, among themselves. */
+/* products.c, products_between.c, sums.c, norms.c, packed.c and f8.c, among themselves. */
 #ifndef PDCC_PASSES_PRODUCTS_H
 #define PDCC_PASSES_PRODUCTS_H
 
@@ -43,5 +43,9 @@ void prod_batchnorm_relu(Products *p, Node *n);
 void prod_batchnorm_relu_gradient(Products *p, Node *n);
 
 void prod_packed(Products *p, Node *n); /* packed.c, of a Split */
+
+/* f8.c: whether a Product will read 8 bits; has all of a stage's do so. */
+bool prod_f8(const Node *n);
+void prod_in_8_bits(Products *p, Stage *s);
 
 #endif

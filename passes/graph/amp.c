@@ -1,4 +1,4 @@
-/* amp: mixed precision. Matrix products, convolutions and attention take and give 16-bit floats (--amp bf16, fp16), sums,
+/* amp: mixed precision. Matrix products, convolutions and attention take and give 16-bit floats (--amp bf16, fp16, fp8), sums,
  * statistics and updates stay in f32, and what lies between follows its operands. Weights keep their f32 values (the master
  * copies, which the optimizer updates); products read a rounded copy.
  *
@@ -19,6 +19,9 @@
  * copy of each weight for the stage, which the update makes again (Cast {once}) and which lies with the optimizer's
  * state, in place of one for each use, kept for every microbatch in flight; of filters of GPUs in the order that convolutions want
  * (Cast.layout, passes/graph/layout.c).
+ *
+ * fp8 is bf16, and tells of each product which operands are gradients (ProductF8): when all nodes have their stages and
+ * their sizes, passes/gpu/f8.c has those of GPUs that can read 8 bits.
  *
  * Overflow of fp16: autodiff begins with LossScale() in place of 1, and the update divides by it (ops/training/clip.c).
  * Reads and writes Type.dtype; adds Cast nodes. Not in f64 (checking mode). */
@@ -181,6 +184,24 @@ static DType common_type(const Amp *a, const Node *n)
 	return low ? a->low : DT_f32;
 }
 
+/* Made in the backward, and no copy of what the forward made. */
+static bool is_gradient(const Value *v)
+{
+	while (v->kind == VAL_NODE && v->def->phase == PHASE_BWD && v->def->nin &&
+		((optab[v->def->op]->flags & (OP_VIEW | OP_COMM)) || v->def->op == OP_Cast ||
+			v->def->op == OP_Transpose || v->def->op == OP_Slice || v->def->op == OP_Concat ||
+			v->def->op == OP_Expand))
+		v = v->def->in[0];
+	return v->kind == VAL_NODE && v->def->phase == PHASE_BWD;
+}
+
+static void mark_f8(Node *n)
+{
+	const bool a = is_gradient(n->in[0]), b = is_gradient(n->in[1]);
+
+	attr_set_int(n, "f8", a && b ? F8_NONE : a ? F8_GRADIENT_A : b ? F8_GRADIENT_B : F8_FORWARD);
+}
+
 static bool visit(Amp *a, Node *n)
 {
 	const Way way = way_of(n);
@@ -189,6 +210,8 @@ static bool visit(Amp *a, Node *n)
 	for (int i = 0; i < n->nin; i++)
 		if (typed(n, i) && !(way == FOLLOW && literal(n, i)) && n->in[i]->type.dtype != DT_f64)
 			node_set_input(n, i, as(a, n, n->in[i], t));
+	if ((n->op == OP_Gemm || n->op == OP_MatMul) && a->cx->train->target.amp.kind == AMP_FP8)
+		mark_f8(n);
 	return !optab[n->op]->shape || optab[n->op]->shape(n, a->cx->d);
 }
 
@@ -223,6 +246,20 @@ DType amp_dtype(const Training *t)
 	return amp_scaled(t) ? DT_f16 : DT_bf16;
 }
 
+static bool fits_f8(const Training *t, Diag *d)
+{
+	if (t->target.amp.kind != AMP_FP8)
+		return true;
+	if (!target_cuda(t))
+		return diag_error(d, NOLOC, 520,
+			"--amp fp8 is for GPUs of sm_89 and newer (--target cuda): this program is for CPUs, which have no products of "
+			"8 bits; choose bf16");
+	return !t->loop.reproducible ||
+	       diag_error(d, NOLOC, 520,
+		       "--reproducible with --amp fp8: a device scales its numbers by the largest that it met, and with another plan "
+		       "meets others; choose bf16");
+}
+
 bool pass_amp(Module *m, PassCx *cx)
 {
 	Amp a = { .m = m, .cx = cx, .low = amp_dtype(cx->train) };
@@ -233,6 +270,8 @@ bool pass_amp(Module *m, PassCx *cx)
 			cx->d, FILELOC(m->file), 410, "amp runs before split; this module has stages already");
 	if (a.low == DT_f32)
 		return true;
+	if (!fits_f8(cx->train, cx->d))
+		return false;
 	map_init(&a.made, cx->scratch, true);
 	for (Node *n = m->graph->first; ok && n; n = n->next)
 		ok = visit(&a, n);
@@ -252,10 +291,18 @@ typedef struct Copies {
 
 static bool rounds_weight(const Node *n)
 {
-	const Value *w = n->op == OP_Cast && n->nin ? n->in[0] : NULL;
+	const Value *w = (n->op == OP_Cast || n->op == OP_Quantize) && n->nin ? n->in[0] : NULL;
 
 	return w && w->kind == VAL_PARAM && w->param->kind == PARAM_WEIGHT && w->param->sync != SYNC_PS &&
-	       w->type.dtype == DT_f32 && dtype_half(n->out[0]->type.dtype);
+	       w->type.dtype == DT_f32 && (n->op == OP_Quantize || dtype_half(n->out[0]->type.dtype));
+}
+
+/* passes/gpu/f8.c makes one of each weight, with all that its stage reads. */
+static void quantize_once(Copies *c, Node *n)
+{
+	attr_set_int(n, "once", 1);
+	n->phase = PHASE_FWD;
+	node_move(n, c->s->forward, c->s->forward->first);
 }
 
 static void copy_once(Copies *c, Node *n)
@@ -298,14 +345,20 @@ bool pass_copies(Module *m, PassCx *cx)
 		Copies c = { .m = m, .cx = cx, .s = m->stage[i] };
 		Graph *g[4];
 		const int ngraph = stage_graphs(c.s, g);
+		bool copied = false;
 		map_init(&c.made, cx->scratch, true);
 		for (int k = 0; !c.s->server && k < ngraph; k++)
 			for (Node *n = g[k]->first, *next; n; n = next) {
 				next = n->next;
-				if (g[k] != c.s->update && rounds_weight(n) && !cast_once(n))
+				if (g[k] == c.s->update || !rounds_weight(n) || cast_once(n))
+					continue;
+				if (n->op == OP_Quantize)
+					quantize_once(&c, n);
+				else
 					copy_once(&c, n);
+				copied = true;
 			}
-		if (c.made.n)
+		if (copied)
 			list_kept(m, c.s);
 	}
 	return true;

@@ -169,11 +169,14 @@ static bool place_special(Planner *p, Node *n, int at)
 		v->region = n->in[0]->region;
 		v->offset = n->in[0]->offset;
 	} else if (cast_once(n)) {
-		v->aux = NULL;
-		v->alias = NULL;
-		v->region = REGION_STATE;
-		v->offset = p->s->bytes[REGION_STATE];
-		p->s->bytes[REGION_STATE] += round_up(held_bytes(v));
+		for (int i = 0; i < n->nout; i++) {
+			v = n->out[i];
+			v->aux = NULL;
+			v->alias = NULL;
+			v->region = REGION_STATE;
+			v->offset = p->s->bytes[REGION_STATE];
+			p->s->bytes[REGION_STATE] += round_up(held_bytes(v));
+		}
 	} else if (n->op == OP_Collect) {
 		v->aux = NULL;
 		v->alias = NULL;

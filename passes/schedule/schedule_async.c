@@ -195,6 +195,12 @@ bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 				"schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
 				"and updates of other steps lie between; choose bf16, or a schedule that is flushed (%s)",
 				name, schedule_name(SCHEDULE_PLAIN)));
+	if (cx->train->target.amp.kind == AMP_FP8)
+		return refuse(cx,
+			arena_printf(cx->scratch,
+				"schedule %s with --amp fp8: numbers of 8 bits have the scale of their step, and what a forward leaves is "
+				"read behind updates of other steps; choose bf16, or a schedule that is flushed (%s)",
+				name, schedule_name(SCHEDULE_PLAIN)));
 	if (cx->train->plan.pipe_sgd < 2 && !one_update_each(schedule_row(spec)) && !across_stages(m, cx, spec))
 		return false;
 	return true;

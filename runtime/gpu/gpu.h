@@ -44,6 +44,9 @@ extern "C" double pd_number(const double *number);
 extern "C" void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a,
 	int lda, int64_t astep, const void *b, int ldb, int64_t bstep, void *y, int batch);
 
+/* Nothing was updated yet since the program began. */
+extern "C" bool pd_first_step(void);
+
 /* Device memory that one call may use; the next call's is the same. */
 extern "C" void *pd_room(size_t bytes);
 
@@ -182,6 +185,14 @@ static __device__ __forceinline__ float pd_exp2(float x)
 #else
 	return exp2f(x);
 #endif
+}
+
+/* The power of two that numbers of 8 bits are times, of which the largest is `most` > 0: it comes to lie in [128, 256) or [2^14, 2^15). */
+static __device__ __forceinline__ float pd_f8_scale(float most, pd_dtype to)
+{
+	const int exponent = (int)(pd_bits_of(most) >> 23) - (to == PD_F8E4M3 ? 7 : 14);
+
+	return pd_float_of((uint32_t)(exponent > 1 ? exponent : 1) << 23);
 }
 
 static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }

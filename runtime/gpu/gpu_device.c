@@ -57,6 +57,8 @@ static void check_architecture(void)
 		gpu.name, have, have);
 }
 
+int rt_gpu_arch(void) { return gpu.arch; }
+
 void rt_gpu_settings(void)
 {
 	if (rt_nccl_may())

@@ -109,6 +109,15 @@ void rt_section_note(int mb, bool hits)
 
 /* ---- numbers of the running step ---- */
 
+bool pd_first_step(void)
+{
+	static int64_t first = -1;
+
+	if (first < 0)
+		first = rt_step;
+	return rt_step == first;
+}
+
 enum { ROWS = 1024, NUMBERS = 4 * ROWS };
 
 static struct {

@@ -206,7 +206,9 @@ size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim)
 		[PD_F64] = 8,
 		[PD_U32] = 4,
 		[PD_U64] = 8,
-		[PD_BF16] = 2 };
+		[PD_BF16] = 2,
+		[PD_F8E4M3] = 1,
+		[PD_F8E5M2] = 1 };
 	size_t n = (size_t)size[t];
 
 	for (int i = 0; i < rank; i++)

@@ -6,7 +6,10 @@
  *
  * Its fast kernels of 16 bits want extents that are multiples of EACH, not only rows that begin at such multiples (its documentation,
  * 'Tensor Core usage'; GPT-2's 50257 words on an H100: 4.7 ms for each of three products, 130 TFLOP/s). A long extent that is none is
- * cut: the product of what is a multiple and the product of the rest, which is small, are two calls. */
+ * cut: the product of what is a multiple and the product of the rest, which is small, are two calls.
+ *
+ * Numbers of 8 bits (its documentation, 'Using FP8'): rows of both operands along k, extents that are multiples of 16, GPUs of sm_89 and
+ * newer; a scale in device memory for each operand. Sums are f32 all the way (FAST_ACCUM is off). */
 #include "gpu_rt.h"
 #include <cublasLt.h>
 #include <stdlib.h>
@@ -16,7 +19,8 @@ enum {
 	WORKSPACE =
 		256, /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
 	EACH = 8,    /* elements */
-	LONG = 512   /* extents that are worth a second call */
+	LONG = 512,  /* extents that are worth a second call */
+	F8_ARCH = 89 /* the first that multiplies numbers of 8 bits */
 };
 
 typedef struct product product;
@@ -54,7 +58,18 @@ static void check(cublasStatus_t s, const char *what)
 	rt_fail(RT_ERROR, "R523", "%s: cuBLASLt: %s: status %d", pd_device_name(), what, (int)s);
 }
 
-static cudaDataType type_of(pd_dtype t) { return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F; }
+static cudaDataType type_of(pd_dtype t)
+{
+	switch (t) {
+	case PD_BF16: return CUDA_R_16BF;
+	case PD_F16: return CUDA_R_16F;
+	case PD_F8E4M3: return CUDA_R_8F_E4M3;
+	case PD_F8E5M2: return CUDA_R_8F_E5M2;
+	default: return CUDA_R_32F;
+	}
+}
+
+static bool eight(const pd_product_desc *d) { return d->in == PD_F8E4M3 || d->in == PD_F8E5M2; }
 
 static cublasLtMatrixLayout_t layout(const pd_product_desc *d, pd_dtype t, int rows, int columns, int ld, int64_t step)
 {
@@ -100,7 +115,7 @@ static bool kept(const pd_product_desc *d) { return d->keep || d->end == PD_RELU
 
 static bool keeps_bits(const pd_product_desc *d) { return d->end == PD_RELU_GRAD || (d->keep && d->end == PD_RELU); }
 
-/* Where bias and kept values lie is told at each run; the heuristic reads their alignment off the pointers. */
+/* Where bias, kept values and scales lie is told at each run; the heuristic reads their alignment off the pointers. */
 static void describe(product *o, cublasLtEpilogue_t end)
 {
 	const pd_product_desc *d = &o->d;
@@ -114,6 +129,10 @@ static void describe(product *o, cublasLtEpilogue_t end)
 	set(o, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
 	set(o, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
 	set(o, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+	if (eight(d)) {
+		set(o, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &aligned, sizeof aligned);
+		set(o, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &aligned, sizeof aligned);
+	}
 	if (end == CUBLASLT_EPILOGUE_DEFAULT)
 		return;
 	if (d->bias || d->sum)
@@ -172,10 +191,11 @@ static bool choose(product *o)
 
 static bool same(const pd_product_desc *a, const pd_product_desc *b)
 {
-	return a->in == b->in && a->out == b->out && a->transa == b->transa && a->transb == b->transb && a->m == b->m &&
-	       a->n == b->n && a->k == b->k && a->batch == b->batch && a->astep == b->astep && a->bstep == b->bstep &&
-	       a->lda == b->lda && a->ldb == b->ldb && a->ldy == b->ldy && a->end == b->end && a->keep == b->keep &&
-	       a->bias == b->bias && a->sum == b->sum && a->scratch == b->scratch;
+	return a->in == b->in && a->in_b == b->in_b && a->out == b->out && a->transa == b->transa &&
+	       a->transb == b->transb && a->m == b->m && a->n == b->n && a->k == b->k && a->batch == b->batch &&
+	       a->astep == b->astep && a->bstep == b->bstep && a->lda == b->lda && a->ldb == b->ldb &&
+	       a->ldy == b->ldy && a->end == b->end && a->keep == b->keep && a->bias == b->bias && a->sum == b->sum &&
+	       a->scratch == b->scratch;
 }
 
 /* Bare, or with what the library does at its end: the algorithm is still the other way's. */
@@ -212,16 +232,16 @@ static void choose_bare(product *o)
 	}
 }
 
-enum { PARTS = 7 };
+enum { PARTS = 9 };
 
 /* Elements of a matrix. */
 static size_t matrix(int rows, int columns, int ld) { return (size_t)rows * (size_t)(ld ? ld : columns); }
 
-/* Bytes of y, also, a, b, bias, from, scratch of a run. */
+/* Bytes of y, also, a, b, bias, from, scales of a and b, scratch of a run. */
 static size_t workspace_parts(const product *o, size_t bytes[PARTS])
 {
 	const pd_product_desc *d = &o->d;
-	const size_t in = d->in == PD_F32 ? 4 : 2, more = d->batch > 1 ? (size_t)d->batch - 1 : 0;
+	const size_t in = d->in == PD_F32 ? 4 : eight(d) ? 1 : 2, more = d->batch > 1 ? (size_t)d->batch - 1 : 0;
 	const size_t y = (more + 1) * matrix(d->m, d->n, d->ldy) * 4,
 		     wide = (size_t)d->m * (size_t)((d->n + 127) / 128 * 16);
 	const size_t also = (y > wide ? y : wide) + 4 * (size_t)(d->m + d->n);
@@ -231,7 +251,7 @@ static size_t workspace_parts(const product *o, size_t bytes[PARTS])
 
 	memcpy(bytes,
 		(const size_t[PARTS]){ y, also, (more * (size_t)d->astep + a) * in, (more * (size_t)d->bstep + b) * in,
-			4 * (size_t)d->n, also, d->scratch + WORKSPACE },
+			4 * (size_t)d->n, also, 4, 4, d->scratch + WORKSPACE },
 		PARTS * sizeof *bytes);
 	for (int i = 0; i < PARTS; i++)
 		all += rt_part_bytes(bytes[i]);
@@ -239,7 +259,7 @@ static size_t workspace_parts(const product *o, size_t bytes[PARTS])
 }
 
 static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
-	void *scratch);
+	const float *const scale[2], void *scratch);
 
 static void parts_at(const product *o, char *scrap, void *at[PARTS])
 {
@@ -255,7 +275,7 @@ static void run_once(void *of, char *scrap)
 	void *at[PARTS];
 
 	parts_at(of, scrap, at);
-	run(of, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
+	run(of, at[0], at[1], at[2], at[3], at[4], at[5], (const float *[]){ at[6], at[7] }, at[8]);
 }
 
 static product *made(const pd_product_desc *d, bool cut, bool more)
@@ -264,10 +284,15 @@ static product *made(const pd_product_desc *d, bool cut, bool more)
 
 	if (!lt)
 		check(cublasLtCreate(&lt), "cublasLtCreate");
+	if (eight(d) && rt_gpu_arch() < F8_ARCH)
+		rt_fail(RT_USAGE, "R524",
+			"%s is of architecture sm_%d, and products of --amp fp8 take sm_%d or newer; make the program with --amp bf16",
+			pd_device_name(), rt_gpu_arch(), F8_ARCH);
 	o->d = *d;
 	o->cut = cut;
 	o->more = more;
-	o->a = layout(d, d->in, d->transb ? d->k : d->n, d->transb ? d->n : d->k, d->ldb, d->bstep);
+	o->a = layout(
+		d, eight(d) ? d->in_b : d->in, d->transb ? d->k : d->n, d->transb ? d->n : d->k, d->ldb, d->bstep);
 	o->b = layout(d, d->in, d->transa ? d->m : d->k, d->transa ? d->k : d->m, d->lda, d->astep);
 	o->y = layout(d, d->out, d->n, d->m, d->ldy, (int64_t)d->m * d->n);
 	describe(o, epilogue(d));
@@ -286,8 +311,8 @@ static char to_cut(const pd_product_desc *d)
 	const int la = d->lda ? d->lda : d->transa ? d->m : d->k, lb = d->ldb ? d->ldb : d->transb ? d->k : d->n;
 	const int ly = d->ldy ? d->ldy : d->n;
 
-	if (d->in == PD_F32 || d->batch > 1 || d->end != PD_AS_IT_IS || d->keep || d->bias || d->sum || la % EACH ||
-		lb % EACH || ly % EACH)
+	if (d->in == PD_F32 || eight(d) || d->batch > 1 || d->end != PD_AS_IT_IS || d->keep || d->bias || d->sum ||
+		la % EACH || lb % EACH || ly % EACH)
 		return 0;
 	if (ragged(d->n))
 		return 'n';
@@ -353,8 +378,8 @@ void pd_product_init(pd_product *p, const pd_product_desc *d)
 	p->impl = o;
 }
 
-static cublasStatus_t multiply(
-	const product *o, void *y, const void *a, const void *b, const void *row, const void *aux, void *scratch)
+static cublasStatus_t multiply(const product *o, void *y, const void *a, const void *b, const void *row,
+	const void *aux, const float *const scale[2], void *scratch)
 {
 	const float one = 1, added = o->more;
 	void *room = o->bytes ? (char *)scratch + (WORKSPACE - (uintptr_t)scratch % WORKSPACE) % WORKSPACE : NULL;
@@ -363,6 +388,10 @@ static cublasStatus_t multiply(
 		set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row);
 	if (!o->apart && kept(&o->d))
 		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
+	if (eight(&o->d)) {
+		set(o, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scale[1], sizeof scale[1]);
+		set(o, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scale[0], sizeof scale[0]);
+	}
 	return cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &added, y, o->y, y, o->y, &o->algorithm, room,
 		o->bytes, pd_stream());
 }
@@ -389,21 +418,22 @@ static void behind(
 		pd_end_of(&o->d, y, also, bias, from);
 }
 
+/* scale: of a and b, of 8 bits. */
 static void run(product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
-	void *scratch)
+	const float *const scale[2], void *scratch)
 {
 	const void *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
 
 	if (o->most) {
 		run(o->rest, (char *)y + o->at[0], NULL, (const char *)a + o->at[1], (const char *)b + o->at[2], NULL,
-			NULL, scratch);
-		run(o->most, y, NULL, a, b, NULL, NULL, scratch);
+			NULL, NULL, scratch);
+		run(o->most, y, NULL, a, b, NULL, NULL, NULL, scratch);
 		return;
 	}
-	cublasStatus_t s = multiply(o, y, a, b, row, aux, scratch);
+	cublasStatus_t s = multiply(o, y, a, b, row, aux, scale, scratch);
 
 	while (!o->ran && (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE) && otherwise(o))
-		s = multiply(o, y, a, b, row, aux, scratch);
+		s = multiply(o, y, a, b, row, aux, scale, scratch);
 	check(s, "cublasLtMatmul");
 	if (!o->told && !o->apart && rt_log >= RT_LOG_DEBUG)
 		printf("debug: cuBLASLt has epilogue %d for a product of %d x %d x %d\n", (int)epilogue(&o->d), o->d.m,
@@ -416,7 +446,13 @@ static void run(product *o, void *y, void *also, const void *a, const void *b, c
 void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
 	const void *from, void *scratch)
 {
-	run(p->impl, y, also, a, b, bias, from, scratch);
+	run(p->impl, y, also, a, b, bias, from, NULL, scratch);
+}
+
+void pd_product_run_f8(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
+	const void *from, const float *ascale, const float *bscale, void *scratch)
+{
+	run(p->impl, y, also, a, b, bias, from, (const float *[]){ ascale, bscale }, scratch);
 }
 
 /* ---- for gpu_timed.c ---- */
@@ -427,13 +463,16 @@ uint64_t rt_product_version(void) { return cublasLtGetVersion(); }
 
 void rt_product_form(const product *o, char text[RT_FORM])
 {
-	static const char *const name[] = { [PD_F32] = "f32", [PD_F16] = "f16", [PD_BF16] = "bf16" };
+	static const char *const name[] = {
+		[PD_F32] = "f32", [PD_F16] = "f16", [PD_BF16] = "bf16", [PD_F8E4M3] = "f8e4m3", [PD_F8E5M2] = "f8e5m2"
+	};
 	const pd_product_desc *d = &o->d;
 
-	snprintf(text, RT_FORM, "%s-%s:%dx%dx%d:%c%c:x%d+%lld+%lld:rows%d,%d,%d:end%d%s%s:sum%d:room%zu%s%s",
-		name[d->in], name[d->out], d->m, d->n, d->k, d->transa ? 't' : 'n', d->transb ? 't' : 'n', d->batch,
-		(long long)d->astep, (long long)d->bstep, d->lda, d->ldb, d->ldy, (int)d->end, d->keep ? "k" : "",
-		d->bias ? "b" : "", d->sum, d->scratch, o->cut ? ":cut" : "", o->more ? ":more" : "");
+	snprintf(text, RT_FORM, "%s%s%s-%s:%dx%dx%d:%c%c:x%d+%lld+%lld:rows%d,%d,%d:end%d%s%s:sum%d:room%zu%s%s",
+		name[d->in], eight(d) ? "x" : "", eight(d) ? name[d->in_b] : "", name[d->out], d->m, d->n, d->k,
+		d->transa ? 't' : 'n', d->transb ? 't' : 'n', d->batch, (long long)d->astep, (long long)d->bstep,
+		d->lda, d->ldb, d->ldy, (int)d->end, d->keep ? "k" : "", d->bias ? "b" : "", d->sum, d->scratch,
+		o->cut ? ":cut" : "", o->more ? ":more" : "");
 }
 
 pd_dtype rt_product_type(const product *o) { return o->d.in; }
@@ -504,8 +543,8 @@ bool rt_product_once(product *o, char *scrap)
 	void *at[PARTS];
 
 	parts_at(o, scrap, at);
-	if (multiply(o, at[0], at[2], at[3], o->d.sum ? at[1] : at[4], o->d.keep ? at[1] : at[5], at[6]) !=
-		CUBLAS_STATUS_SUCCESS) {
+	if (multiply(o, at[0], at[2], at[3], o->d.sum ? at[1] : at[4], o->d.keep ? at[1] : at[5],
+		    (const float *[]){ at[6], at[7] }, at[8]) != CUBLAS_STATUS_SUCCESS) {
 		rt_refusal_taken();
 		return false;
 	}

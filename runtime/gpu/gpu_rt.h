@@ -21,6 +21,8 @@ void *rt_device_memory(size_t bytes, const char *what);
 /* R521: the device's name, `what` the memory is not there for, all that the program needs, part by part, and what was found. */
 _Noreturn void rt_gpu_lacks(const char *what);
 size_t rt_gpu_told(char *text, size_t room); /* those parts; their sum */
+int rt_gpu_arch(void);                       /* 90: of compute capability 9.0 */
+
 /* Device memory for one call at a time, as large as the largest wants. Before step 0 of a program that gathers, what is wanted is made by
  * rt_gpu_make, `at` is NULL until then. Else at once: what was there before is given back while there are no graphs that may keep its
  * address; not inside a capture, which is refused then (false). */
@@ -225,6 +227,7 @@ void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int
 cudaStream_t pd_stream(void);
 void pd_launched(const char *kernel);
 void *pd_room(size_t bytes);
+bool pd_first_step(void);
 double *pd_numbers(int n);
 double pd_number(const double *number);
 

@@ -380,6 +380,14 @@ template <class T> STANDIN_UNSEEN T atomicAdd(T *p, T v)
 	*p = before + v;
 	return before;
 }
+template <class T> STANDIN_UNSEEN T atomicMax(T *p, T v)
+{
+	const T before = *p;
+
+	watch_atomic(p, sizeof *p, __builtin_return_address(0));
+	*p = before < v ? v : before;
+	return before;
+}
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }

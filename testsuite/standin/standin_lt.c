@@ -3,7 +3,10 @@
  * of a Relu; =drelu-late: likewise, but runs alone refuse it. What the library's header forbids is refused. The bits that a Relu keeps have an order of their own.
  *
  * Several algorithms (standin_times.c): that of number N adds up the first N products of a sum by themselves, so that its bits are others.
- * What is told of one is what a run has to keep to, and a sum of that: a check refuses what the heuristic has not named. */
+ * What is told of one is what a run has to keep to, and a sum of that: a check refuses what the heuristic has not named.
+ *
+ * Numbers of 8 bits: as its documentation says of devices of compute capability 8.9 and 9.0, A transposed, B not, extents that are
+ * multiples of 16, not both E5M2; the sum is times both scales, then as ever. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdbool.h>
@@ -19,6 +22,7 @@ struct standin_product {
 	int32_t ta, tb;
 	uint32_t end;
 	void *bias, *aux;
+	const float *scale[2]; /* of A, B */
 	int64_t aux_ld;
 };
 struct standin_matrix {
@@ -73,6 +77,8 @@ API cublasStatus_t cublasLtMatmulDescSetAttribute(
 	case CUBLASLT_MATMUL_DESC_EPILOGUE: return put(&d->end, sizeof d->end, to, bytes);
 	case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return put(&d->bias, sizeof d->bias, to, bytes);
 	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return put(&d->aux, sizeof d->aux, to, bytes);
+	case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return put(&d->scale[0], sizeof d->scale[0], to, bytes);
+	case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return put(&d->scale[1], sizeof d->scale[1], to, bytes);
 	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return put(&d->aux_ld, sizeof d->aux_ld, to, bytes);
 	default: return REFUSED;
 	}
@@ -123,6 +129,20 @@ API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 
 static int relu(uint32_t end) { return (end & 2) || end == CUBLASLT_EPILOGUE_DRELU; }
 
+static bool eight(cudaDataType t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2; }
+
+/* A [k, m] by columns, B [k, n]. */
+static bool fits_eight(
+	cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t y)
+{
+	const bool even = !(a->rows % 16 || a->cols % 16 || b->cols % 16 || a->ld % 16 || b->ld % 16 || y->ld % 16);
+	const bool half = y->type == CUDA_R_16BF || y->type == CUDA_R_16F, bias = d->end & 4;
+
+	return eight(b->type) && (a->type != CUDA_R_8F_E5M2 || b->type != CUDA_R_8F_E5M2) && d->ta == CUBLAS_OP_T &&
+	       d->tb == CUBLAS_OP_N && even && (half || (y->type == CUDA_R_32F && !bias)) &&
+	       d->end < CUBLASLT_EPILOGUE_BGRADA;
+}
+
 /* What the header says of sizes, types and rows that are kept. */
 static cublasStatus_t fits(
 	cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t y)
@@ -130,8 +150,12 @@ static cublasStatus_t fits(
 	const int m = d->ta == CUBLAS_OP_T ? a->cols : a->rows, k = d->ta == CUBLAS_OP_T ? a->rows : a->cols;
 	const int n = d->tb == CUBLAS_OP_T ? b->rows : b->cols, k2 = d->tb == CUBLAS_OP_T ? b->cols : b->rows;
 
-	if (k != k2 || y->rows != m || y->cols != n || a->type != b->type ||
-		(y->type != a->type && y->type != CUDA_R_32F) || a->batch != b->batch || a->batch != y->batch)
+	if (k != k2 || y->rows != m || y->cols != n || a->batch != b->batch || a->batch != y->batch)
+		return REFUSED;
+	if (eight(a->type) && !fits_eight(d, a, b, y))
+		return LACKING;
+	if (!eight(a->type) &&
+		(a->type != b->type || (y->type != a->type && y->type != CUDA_R_32F) || d->scale[0] || d->scale[1]))
 		return REFUSED;
 	if ((d->end & 128) && (d->aux_ld < m || d->aux_ld % (relu(d->end) ? 128 : 8)))
 		return REFUSED;
@@ -271,6 +295,53 @@ static void sums(
 	}
 }
 
+static int64_t bytes_of(cudaDataType t) { return t == CUDA_R_32F ? 4 : eight(t) ? 1 : 2; }
+
+/* What `bits` stand for: an exponent with that bias, then `fraction` bits. */
+static float opened(uint8_t bits, int fraction, int bias)
+{
+	const int exponent = (bits & 0x7f) >> fraction, part = bits & ((1 << fraction) - 1);
+	const float x =
+		ldexpf((float)(exponent ? part | 1 << fraction : part), (exponent ? exponent : 1) - bias - fraction);
+	const bool none = fraction == 3 ? (bits & 0x7f) == 0x7f : exponent == 31 && part;
+
+	return none                              ? NAN
+	       : fraction == 2 && exponent == 31 ? (bits & 0x80 ? -INFINITY : INFINITY)
+	       : bits & 0x80                     ? -x
+	                                         : x;
+}
+
+/* A matrix of 8 bits as one of f32 without gaps. */
+static float *widened(const uint8_t *x, const struct standin_matrix *l)
+{
+	float *to = malloc((size_t)l->rows * (size_t)l->cols * sizeof *to);
+
+	if (!to)
+		abort();
+	for (int64_t j = 0; j < l->cols; j++)
+		for (int64_t i = 0; i < l->rows; i++)
+			to[j * l->rows + i] = l->type == CUDA_R_8F_E4M3 ? opened(x[j * l->ld + i], 3, 7)
+			                                                : opened(x[j * l->ld + i], 2, 15);
+	return to;
+}
+
+static void multiply_eight(const struct standin_product *d, const uint8_t *a, const struct standin_matrix *la,
+	const uint8_t *b, const struct standin_matrix *lb, float *y)
+{
+	float *x[2] = { widened(a, la), widened(b, lb) }, scale = 1;
+
+	for (int i = 0; i < 2; i++)
+		if (d->scale[i]) {
+			standin_touch("cuBLASLt's product", ORDER_READS, d->scale[i], sizeof *d->scale[i]);
+			scale *= *d->scale[i];
+		}
+	pd_gemm(0, 1, lb->cols, la->cols, la->rows, x[1], la->rows, x[0], la->rows, 0, y, la->cols);
+	for (int64_t i = 0; i < (int64_t)la->cols * lb->cols; i++)
+		y[i] *= scale;
+	free(x[0]);
+	free(x[1]);
+}
+
 static pd_dtype dtype(cudaDataType t) { return t == CUDA_R_16BF ? PD_BF16 : t == CUDA_R_16F ? PD_F16 : PD_F32; }
 
 /* Bias or its gradient, what is kept of rows: bits of Relu, or values. */
@@ -287,6 +358,15 @@ static void touch_ends(const struct standin_product *d, const struct standin_mat
 		standin_touch("cuBLASLt's product", back ? ORDER_READS : ORDER_WRITES,
 			(const char *)d->aux + (relu(d->end) ? j * d->aux_ld / 8 : j * d->aux_ld * (wide ? 4 : 2)),
 			relu(d->end) ? (size_t)(y->rows + 7) / 8 : (size_t)y->rows * (wide ? 4 : 2));
+}
+
+static void touch_operand(const void *x, cublasLtMatrixLayout_t l)
+{
+	if (eight(l->type))
+		standin_touch("cuBLASLt's product", ORDER_READS, x, (size_t)l->cols * (size_t)l->ld);
+	else
+		standin_touch_rows(
+			"cuBLASLt's product", ORDER_READS, x, l->type != CUDA_R_32F, l->cols, l->rows, l->ld);
 }
 
 /* op(A) op(B), of which the first `apart` products of each sum are added up by themselves; by rows it is op(B)' op(A)'. */
@@ -313,14 +393,17 @@ static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la
 {
 	const int k = d->ta == CUBLAS_OP_T ? la->rows : la->cols;
 
-	standin_touch_rows("cuBLASLt's product", ORDER_READS, a, la->type != CUDA_R_32F, la->cols, la->rows, la->ld);
-	standin_touch_rows("cuBLASLt's product", ORDER_READS, b, lb->type != CUDA_R_32F, lb->cols, lb->rows, lb->ld);
+	touch_operand(a, la);
+	touch_operand(b, lb);
 	if (more)
 		standin_touch_rows(
 			"cuBLASLt's product", ORDER_READS, y, ly->type != CUDA_R_32F, ly->cols, ly->rows, ly->ld);
 	standin_touch_rows("cuBLASLt's product", ORDER_WRITES, y, ly->type != CUDA_R_32F, ly->cols, ly->rows, ly->ld);
 	touch_ends(d, ly);
-	product(d, a, la, b, lb, ly, k, algorithm, room);
+	if (eight(la->type))
+		multiply_eight(d, a, la, b, lb, room);
+	else
+		product(d, a, la, b, lb, ly, k, algorithm, room);
 	for (int64_t j = 0; j < ly->cols; j++)
 		for (int i = 0; i < ly->rows; i++) {
 			const float before = more ? load(ly->type, y, j * ly->ld + i) : 0;
@@ -345,7 +428,7 @@ typedef struct call {
 static standin_end multiply(void *what)
 {
 	call *x = what;
-	const int64_t wide = x->la.type == CUDA_R_32F ? 4 : 2, result = x->ly.type == CUDA_R_32F ? 4 : 2;
+	const int64_t result = bytes_of(x->ly.type);
 	float *room = malloc((size_t)x->ly.rows * (size_t)x->ly.cols * sizeof *room);
 
 	if (!room)
@@ -355,9 +438,9 @@ static standin_end multiply(void *what)
 	if (x->bytes)
 		memset(x->workspace, 0x7f, x->bytes); /* the library writes there */
 	for (int q = 0; q < x->ly.batch; q++)
-		one(&x->d, (const char *)x->a + q * x->la.step * wide, &x->la,
-			(const char *)x->b + q * x->lb.step * wide, &x->lb, (char *)x->y + q * x->ly.step * result,
-			&x->ly, room, x->more, x->algorithm);
+		one(&x->d, (const char *)x->a + q * x->la.step * bytes_of(x->la.type), &x->la,
+			(const char *)x->b + q * x->lb.step * bytes_of(x->lb.type), &x->lb,
+			(char *)x->y + q * x->ly.step * result, &x->ly, room, x->more, x->algorithm);
 	standin_device(0);
 	standin_takes(standin_time(x->d.end, x->algorithm));
 	standin_product(

@@ -197,7 +197,7 @@ static bool listed(Arena *a, const char *list, DType t)
 	return false;
 }
 
-/* Element types that all main ops take; f16 and bf16 are no types of arithmetic and left out. */
+/* Element types that all main ops take; floats of 16 and 8 bits are no types of arithmetic and left out. */
 static void types(Buf *out, Arena *a, const Becomes *b)
 {
 	bool ok[DT_COUNT] = { false }, all = true;
@@ -206,7 +206,7 @@ static void types(Buf *out, Arena *a, const Becomes *b)
 	for (int t = DT_NONE + 1; t < DT_COUNT; t++) {
 		const DType x = (DType)t;
 
-		if (x == DT_f16 || x == DT_bf16)
+		if (dtype_half(x) || dtype_f8(x))
 			continue;
 		ok[t] = !b->takes || listed(a, b->takes, x);
 		for (int i = 0; i < b->main && !b->takes && ok[t]; i++)

@@ -507,7 +507,7 @@ const Opt opt_table[] = {
 	{ "Train", "ckpt", "DIR", "the run writes checkpoints there; the programs' own --ckpt options win", TEXT, TR(loop.ckpt_dir), 0, 0, 0, 0 },
 	{ "Train", "ckpt-every", "N", "every N steps; at the end always", INT, TR(loop.ckpt_every), 0, 0, 1, (int64_t)1 << 40 },
 	{ "Train", "ckpt-keep", "K", "how many stay; 0: all, 3 when not said", INT, TR(loop.ckpt_keep), 0, 0, 0, 1 << 30 },
-	{ "Train", "amp", "A", "mixed precision: @; bf16, fp16: products in 16-bit floats, weights and sums in f32; fp16:scale=65536,every=2000 scales the loss, twice as much after so many steps without overflow", CALL, 0, o_amp, 0, 0, 0 },
+	{ "Train", "amp", "A", "mixed precision: @; bf16, fp16: products in 16-bit floats, weights and sums in f32; fp8: as bf16, with products of 8 bits where a GPU has them; fp16:scale=65536,every=2000 scales the loss, twice as much after so many steps without overflow", CALL, 0, o_amp, 0, 0, 0 },
 	{ "Train", "check-numerics", NULL, "the programs look for NaN and infinities in every tensor that they make, and name it", FLAG, TR(loop.check_numerics), 0, 0, 0, 0 },
 	{ "Train", "dropout", "D", "@", CALL, 0, o_dropout, 0, 0, 0 },
 	{ "Train", "batchnorm", "B", "@", CALL, 0, o_batchnorm, 0, 0, 0 },

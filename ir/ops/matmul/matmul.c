@@ -2,11 +2,12 @@
  * any ranks, broadcasts the leading axes as numpy does, and has transA / transB of its own (the last two axes), which
  * gradients use. Operands of 16 bits are multiplied exactly and added in f32; `to` is the type of the result where it is
  * another one (f32), and c may be f32 too. `into_sum`: the result is a gradient that is added to the sum of the step's
- * microbatches, if the first of them is in it (passes/memory/sums.c). cpu: pd_gemm per matrix; ref: plain loops. */
+ * microbatches, if the first of them is in it (passes/memory/sums.c). f8: what a program for GPUs may take in 8 bits (ProductF8). cpu:
+ * pd_gemm per matrix; ref: plain loops. */
 #include "matmul.h"
 
 struct gemm {
-	int64_t transA, transB, to, into_sum;
+	int64_t transA, transB, to, into_sum, f8;
 };
 
 static DType result_dtype(const Node *n)
@@ -338,7 +339,7 @@ static void holes(const Node *n, Holes *h)
 }
 
 static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0),
-	AT_INT(struct gemm, to, 0), AT_INT(struct gemm, into_sum, 0), AT_END };
+	AT_INT(struct gemm, to, 0), AT_INT(struct gemm, into_sum, 0), AT_INT(struct gemm, f8, 0), AT_END };
 
 /* Rows, columns and the batch are divided where they are; what is inside makes results summands, and leaves the bias for later. */
 static bool product_shard(const Node *n, bool out, int at, ShardWay *w)

@@ -1,7 +1,7 @@
 /* Product: a product of matrices as the GPU's library takes it, cuBLASLt, with what the library does to the result before it
  * is written (its epilogue) or to an operand while it is read. Made by passes/gpu/products.c of MatMul or Gemm and what lies
  * around them.
- *     %y[, %also] = Product(%a, %b[, %bias[, %kept]]) {transA, transB, to, end, keep, sum}
+ *     %y[, %also] = Product(%a, %b[, %bias[, %kept[, @ascale, @bscale]]]) {transA, transB, to, end, keep, sum}
  * y = end(op(a) op(b) + bias), bias a row of n numbers.
  *     end = "relu", "gelu" (by tanh)          keep=1: %also is what the backward wants of it: relu a bit per element, rows of a
  *                                             multiple of 128 bits; gelu what went in
@@ -10,6 +10,9 @@
  *                                             where the product is that of the weights
  *     wide=3, wide=1, wide=2                  the rows of y, or of operand 0 or 1, are longer than the `columns` that count, so that
  *                                             each begins at a multiple of 16 bytes; without bias, end and sum
+ *     f8                                      what it may take in 8 bits (ProductF8): where it does, a and b are f8e4m3 or one of them
+ *                                             f8e5m2, times the first number of @ascale and @bscale (quantize.c), and rows of both lie
+ *                                             along k, the only way in which GPUs of sm_89 and sm_90 multiply those
  * Results, bias and sums are of one type. Operands have at least two axes, of which the last two are the matrix; whoever has
  * no batch (product_flatten) may have all of this, others `to` alone. */
 #include <string.h>
@@ -18,7 +21,7 @@
 struct product {
 	int64_t transA, transB, to;
 	const char *end;
-	int64_t keep, sum, wide, columns;
+	int64_t keep, sum, wide, columns, f8;
 };
 
 static const Value *operand(const Node *n, int i) { return i < n->nin ? n->in[i] : NULL; }
@@ -101,6 +104,19 @@ static bool extras(const Node *n, const Dims *p, const Type *y, Diag *d)
 	return true;
 }
 
+/* Operands of 8 bits: with their scales, rows along k, results of 16 bits or f32, the latter without a bias, no sums. */
+static bool eight(const Node *n)
+{
+	const struct product *at = n->attr;
+	const DType a = n->in[0]->type.dtype, b = n->in[1]->type.dtype, y = dtype_from_onnx((int)at->to);
+
+	for (int i = 4; i < 6; i++)
+		if (!operand(n, i) || n->in[i]->type.dtype != DT_f32 || type_numel(&n->in[i]->type) != F8_STATE)
+			return false;
+	return dtype_f8(a) && dtype_f8(b) && (a != DT_f8e5m2 || b != DT_f8e5m2) && !at->transA && at->transB &&
+	       !at->sum && !at->wide && (y == DT_bf16 || (y == DT_f32 && !operand(n, 2)));
+}
+
 static bool shape(Node *n, Diag *d)
 {
 	const struct product *at = n->attr;
@@ -108,11 +124,14 @@ static bool shape(Node *n, Diag *d)
 	Type y = type_scalar(at->to ? dtype_from_onnx((int)at->to) : a->dtype);
 	Dims p, all;
 
-	if (a->dtype != b->dtype || !dtype_float(a->dtype) || a->rank < 2 || b->rank < 2 || a->layout != LAYOUT_PLAIN ||
-		b->layout != LAYOUT_PLAIN || at->wide < 0 || at->wide > 3 || !dims(n, &all))
+	const bool f8 = dtype_f8(a->dtype) || dtype_f8(b->dtype);
+
+	if ((f8 ? !eight(n) : a->dtype != b->dtype || !dtype_float(a->dtype)) || a->rank < 2 || b->rank < 2 ||
+		a->layout != LAYOUT_PLAIN || b->layout != LAYOUT_PLAIN || at->wide < 0 || at->wide > 3 ||
+		!dims(n, &all))
 		return diag_error(
 			d, n->loc, 304, "Product: %s by %s", str_type(d->scratch, a), str_type(d->scratch, b));
-	if (y.dtype != a->dtype && !(y.dtype == DT_f32 && dtype_half(a->dtype)))
+	if (!f8 && y.dtype != a->dtype && !(y.dtype == DT_f32 && dtype_half(a->dtype)))
 		return diag_error(
 			d, n->loc, 302, "Product of %s cannot give %s", dtype_name(a->dtype), dtype_name(y.dtype));
 	for (int i = 0; i < all.rank; i++)
@@ -161,7 +180,12 @@ static const char *end_name(const struct product *at)
 
 static void holes(const Node *n, Holes *h)
 {
-	static const char *const kind[] = { [DT_f32] = "PD_F32", [DT_f16] = "PD_F16", [DT_bf16] = "PD_BF16" };
+	static const char *const kind[] = { [DT_f32] = "PD_F32",
+		[DT_f16] = "PD_F16",
+		[DT_bf16] = "PD_BF16",
+		[DT_f8e4m3] = "PD_F8E4M3",
+		[DT_f8e5m2] = "PD_F8E5M2" };
+	const bool f8 = dtype_f8(n->in[0]->type.dtype);
 	const struct product *at = n->attr;
 	const Value *bias = operand(n, 2), *kept = operand(n, 3);
 	Dims p;
@@ -176,14 +200,15 @@ static void holes(const Node *n, Holes *h)
 	                          : arena_printf(h->arena, ", .ld%c = %lld", "aby"[at->wide - 1],
 					    (long long)rows -> dim[rows->rank - 1]);
 	hole_text(h, "DESC",
-		"(pd_product_desc){ .in = %s, .out = %s, .transa = %d, .transb = %d, .m = %lld, .n = %lld, .k = %lld%s%s, "
+		"(pd_product_desc){ .in = %s%s, .out = %s, .transa = %d, .transb = %d, .m = %lld, .n = %lld, .k = %lld%s%s, "
 		".end = %s%s%s%s, .scratch = %lld }",
-		kind[n->in[0]->type.dtype], kind[n->out[0]->type.dtype], at->transA != 0, at->transB != 0,
-		(long long)p.m, (long long)p.n, (long long)p.k, batch, apart, end_name(at),
-		at->keep ? ", .keep = 1" : "", bias ? ", .bias = 1" : "",
+		kind[n->in[0]->type.dtype],
+		f8 ? arena_printf(h->arena, ", .in_b = %s", kind[n->in[1]->type.dtype]) : "",
+		kind[n->out[0]->type.dtype], at->transA != 0, at->transB != 0, (long long)p.m, (long long)p.n,
+		(long long)p.k, batch, apart, end_name(at), at->keep ? ", .keep = 1" : "", bias ? ", .bias = 1" : "",
 		at->sum ? at->sum == 1 ? ", .sum = 1" : ", .sum = 2" : "", (long long)n->scratch);
-	hole_text(h, "CALL", "pd_product_run(&$o, $=, %s, $0, $1, %s, %s, $scratch);", n->nout > 1 ? "$=1" : "NULL",
-		bias ? "$2" : "NULL", kept ? "$3" : "NULL");
+	hole_text(h, "CALL", "pd_product_run%s(&$o, $=, %s, $0, $1, %s, %s, %s$scratch);", f8 ? "_f8" : "",
+		n->nout > 1 ? "$=1" : "NULL", bias ? "$2" : "NULL", kept ? "$3" : "NULL", f8 ? "$4, $5, " : "");
 }
 
 /* ---- making one ---- */
@@ -198,7 +223,8 @@ ProductForm product_form(const Node *n)
 		.sum = made ? (int)attr_int(n, "sum") : 0,
 		.end = made ? attr_str(n, "end") : "",
 		.wide = made ? (int)attr_int(n, "wide") : 0,
-		.columns = made ? attr_int(n, "columns") : 0 };
+		.columns = made ? attr_int(n, "columns") : 0,
+		.f8 = (int)attr_int(n, "f8") };
 
 	for (int i = 0; i < n->nin; i++)
 		f.in[i] = n->in[i];
@@ -209,8 +235,8 @@ Node *product_make(Builder *b, const ProductForm *f)
 {
 	struct product *at = attr_new(b->m->arena, OP_Product);
 
-	*at = (struct product){ f->transa, f->transb, f->to, f->end, f->keep, f->sum, f->wide, f->columns };
-	return build(b, OP_Product, at, f->in[3] ? 4 : f->in[2] ? 3 : 2, f->in, NULL);
+	*at = (struct product){ f->transa, f->transb, f->to, f->end, f->keep, f->sum, f->wide, f->columns, f->f8 };
+	return build(b, OP_Product, at, f->in[5] ? 6 : f->in[3] ? 4 : f->in[2] ? 3 : 2, f->in, NULL);
 }
 
 int64_t product_rows(const Node *n)
@@ -233,12 +259,13 @@ bool product_even(const Node *n)
 
 static const AttrDef attrs[] = { AT_INT(struct product, transA, 0), AT_INT(struct product, transB, 0),
 	AT_INT(struct product, to, 0), AT_STR(struct product, end, ""), AT_INT(struct product, keep, 0),
-	AT_INT(struct product, sum, 0), AT_INT(struct product, wide, 0), AT_INT(struct product, columns, 0), AT_END };
+	AT_INT(struct product, sum, 0), AT_INT(struct product, wide, 0), AT_INT(struct product, columns, 0),
+	AT_INT(struct product, f8, 0), AT_END };
 
 const OpDef op_Product = {
 	.name = "Product",
 	.minin = 2,
-	.maxin = 4,
+	.maxin = 6,
 	.nout = 2,
 	.flags = OP_PURE | OP_HEAVY,
 	.attrs = attrs,

@@ -13,7 +13,13 @@ typedef enum cublasStatus {
 typedef enum cublasOperation { CUBLAS_OP_N, CUBLAS_OP_T } cublasOperation_t;
 typedef struct cublasContext *cublasHandle_t;
 
-typedef enum cudaDataType { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 } cudaDataType;
+typedef enum cudaDataType {
+	CUDA_R_32F = 0,
+	CUDA_R_16F = 2,
+	CUDA_R_16BF = 14,
+	CUDA_R_8F_E4M3 = 28,
+	CUDA_R_8F_E5M2 = 29
+} cudaDataType;
 typedef enum cublasComputeType { CUBLAS_COMPUTE_32F = 68 } cublasComputeType_t;
 typedef enum cublasGemmAlgo { CUBLAS_GEMM_DEFAULT = -1 } cublasGemmAlgo_t;
 
