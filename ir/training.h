@@ -147,7 +147,8 @@ typedef struct TargetSettings {
 	} amp;
 	const Map *told; /* by name: values that the programs tell of in their first step (pdcc verify); NULL: none */
 	bool apart;      /* gradients of a microbatch have memory of their own: somebody looks at them */
-	bool f64;        /* checking mode: every float is f64, plain loops */
+	bool replayed; /* a microbatch reads weights of any age (--replay): no copy of them is made behind an update */
+	bool f64;      /* checking mode: every float is f64, plain loops */
 } TargetSettings;
 
 typedef struct Training {

@@ -290,9 +290,11 @@ void pd_gradient_part(const pd_group *g, int i, const void *part, int64_t n);
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
 
 /* n elements of PD_F32 or PD_F64 of microbatch mb, made by the running action or received by it; --first-step writes those of
- * the first step. channels: not 0 where they are images that lie channels-last, of so many channels and pixels. */
+ * the first step, --each-step of each. channels: not 0 where they are images that lie channels-last, of so many channels and pixels. */
 void pd_value(const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n, int64_t channels,
 	int64_t pixels);
+/* Where the running update leaves params[i], which has several versions; for --each-step. */
+void pd_updated(int i, const void *v);
 
 /* Tensor groups (comm/tensor.c): all members make these calls in one order.
  * y = the sum of all members' x, count elements of t (f32, f64), the same bits for all; y may be x. */

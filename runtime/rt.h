@@ -106,7 +106,7 @@ typedef struct rt_options {
 	int64_t steps, log_every, samples, ckpt_every, ckpt_keep, eval_every, eval_samples;
 	double log_seconds; /* a progress line at least so often */
 	double timeout;
-	const char *data, *eval_data, *out, *name, *weights, *dump_grads, *first_step;
+	const char *data, *eval_data, *out, *name, *weights, *dump_grads, *first_step, *each_step, *replay;
 	const char *resume; /* NULL: no; "": the newest of --ckpt */
 	const char *jsonl, *csv, *tensorboard, *stop, *trace, *trace_steps, *arrivals; /* NULL: none */
 	int64_t trace_rank;                                                            /* -1: all */
@@ -442,10 +442,24 @@ void rt_prefetch(const char *at, size_t bytes); /* will be read soon */
 void rt_prefetch_go(void);                      /* behind some of these calls */
 
 /* ---- first_step.c ---- */
-void rt_first_open(const pd_program *p, const char *dir);
+void rt_first_open(const pd_program *p, const char *dir, const char *arena, bool of_each);
+void rt_first_mute(bool on);            /* until it is off, only updates are told */
+void rt_first_gradient(int i);          /* of each: pd_gradient has it */
+void rt_first_settle(void);             /* of each, behind an update: tells it */
+void rt_first_version(int64_t version); /* that the running action reads */
 void rt_first_loss(int mb, double loss, double count);
 void rt_first_norm(double norm);
 void rt_first_end(const pd_program *p, const char *arena); /* behind the first step */
+
+/* ---- replay.c ---- */
+void rt_replay_open(const pd_program *p, const char *path, char *arena);
+bool rt_replays(void);
+int64_t rt_replay_shares(void);          /* so many steps have the samples of one that is replayed; 1: none is */
+void rt_replay_action(const char *what); /* begins */
+bool rt_replay_gradient(
+	int i, void *sum);    /* sum becomes what parameter i is updated with; false: it is not, in this line */
+double rt_replay_count(void); /* of the labels of that */
+void rt_replay_run(void (*step)(const pd_program *, bool), void (*result)(int64_t, void *));
 
 /* ---- store.c ---- */
 /* What a file has to hold; the rest gets its initial value. */
@@ -518,8 +532,9 @@ void rt_events_close(void);
 
 /* ---- faults.c ---- */
 void rt_faults_open(const pd_program *p, const rt_options *o);
-const char *rt_action(void); /* of the plan, running now */
-bool rt_launched(void);      /* by pdrun, which ends the other ranks: nobody needs to */
+const char *rt_action(void);     /* of the plan, running now */
+int64_t rt_action_step(int *mb); /* of which step; and of which of its microbatches, -1: of none */
+bool rt_launched(void);          /* by pdrun, which ends the other ranks: nobody needs to */
 /* What was done, for the flight recorder: at most 11 letters; -1 for what does not apply. */
 void rt_record(const char *what, int mb, int channel, int peer);
 void rt_record_end(void); /* of a step */

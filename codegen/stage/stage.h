@@ -160,6 +160,7 @@ const struct NodeKernel *row_kernel(StageCx *x, const Node *n);
 /* ---- stage_watch.c: behind a node ---- */
 void write_checks(StageCx *x, Cw *w, const Node *n);
 void write_told(StageCx *x, Cw *w, const Node *n);
+void write_updated(StageCx *x, Cw *w, const Node *n);
 
 /* ---- stage_async.c; in a synchronous program most write nothing ---- */
 bool flows(const StageCx *x); /* asynchronous */

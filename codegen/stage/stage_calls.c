@@ -48,6 +48,8 @@ static void write_kernel_nodes(StageCx *x, Cw *w, int n, const Node *const *node
 		comment[i] = comment_of(x, k);
 	}
 	write_call(&x->kernels, w, n, node, comment, &here);
+	for (int i = 0; i < n; i++)
+		write_updated(x, w, node[i]);
 }
 
 void write_kernel_node(StageCx *x, Cw *w, const Node *n) { write_kernel_nodes(x, w, 1, &n); }

@@ -13,7 +13,17 @@ void write_checks(StageCx *x, Cw *w, const Node *n)
 	}
 }
 
-/* What pdcc verify compares of the first step. */
+/* Where an update leaves a weight of which several versions are kept, for pdcc verify. */
+void write_updated(StageCx *x, Cw *w, const Node *n)
+{
+	const bool told = x->b->t && x->b->t->target.told && !on_gpu(x) && (optab[n->op]->flags & OP_UPDATE);
+
+	if (told && is_versioned(x->s, n->in[0]))
+		cw_line(w, "pd_updated(%d, %s);", table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]),
+			value_text(x, n->in[0]));
+}
+
+/* What pdcc verify compares of the first step, or of each. */
 void write_told(StageCx *x, Cw *w, const Node *n)
 {
 	const Map *told = x->b->t ? x->b->t->target.told : NULL;

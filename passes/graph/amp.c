@@ -339,7 +339,7 @@ static void copy_once(Copies *c, Node *n)
 bool pass_copies(Module *m, PassCx *cx)
 {
 	if (!cx->train || cx->train->target.amp.kind == AMP_OFF || cx->train->target.f64 ||
-		cx->train->data.eval.averages || !m->schedule || m->schedule->async)
+		cx->train->data.eval.averages || cx->train->target.replayed || !m->schedule || m->schedule->async)
 		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Copies c = { .m = m, .cx = cx, .s = m->stage[i] };

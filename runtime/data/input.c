@@ -134,7 +134,7 @@ static void check_file(source *s, const char *kind)
 
 static void make_up(source *s, const pd_program *p)
 {
-	const int64_t batch = p->micro * p->microbatches;
+	const int64_t batch = p->micro * p->microbatches * rt_replay_shares();
 
 	s->synthetic = true;
 	s->samples = s->d->batch_axis < 0 ? 1 : s->eval ? 2 * batch - p->micro / 2 : 4 * batch;
@@ -324,7 +324,8 @@ static void agree(const pd_program *p)
 
 static void set_order(struct set *t, const pd_program *p, const rt_input_options *o, bool eval)
 {
-	const int64_t batch = p->micro * p->microbatches, limit = eval ? o->eval_samples : o->samples;
+	const int64_t batch = p->micro * p->microbatches * rt_replay_shares(),
+		      limit = eval ? o->eval_samples : o->samples;
 	const pd_last last = eval ? PD_LAST_KEEP : p->last;
 	bool whole = false; /* no microbatch may be short */
 

@@ -107,6 +107,8 @@ void pd_action(const char *what, int mb) { pd_action_of(what, 0, mb); }
 
 void pd_action_of(const char *what, int64_t lag, int mb)
 {
+	rt_first_settle();
+	rt_replay_action(what);
 	snprintf(action, sizeof action, "%s", what);
 	action_mb = mb;
 	action_lag = lag;
@@ -116,6 +118,12 @@ void pd_action_of(const char *what, int64_t lag, int mb)
 }
 
 const char *rt_action(void) { return action; }
+
+int64_t rt_action_step(int *mb)
+{
+	*mb = action_mb;
+	return rt_step - action_lag;
+}
 
 void rt_faults_open(const pd_program *p, const rt_options *o)
 {

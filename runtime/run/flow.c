@@ -227,6 +227,7 @@ void rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*r
 	first = rt_step;
 	for (flow = 0, end = steps; flow < end; flow++, go_to(rt_step + 1)) {
 		p->step(train);
+		rt_first_settle();
 		rt_trace_action(NULL, 0, -1);
 		if (rt_step + 1 - first < block || flow + 1 == end)
 			continue;
@@ -237,6 +238,7 @@ void rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*r
 
 	for (; train && flow < end + p->lag; flow++, go_to(rt_step + 1)) {
 		p->step(true);
+		rt_first_settle();
 		rt_trace_action(NULL, 0, -1);
 	}
 	go_to(done);

@@ -16,7 +16,8 @@ static const char usage[] = "usage: %s [options]\n"
 			    "  --log-every N, --log-seconds S, --log-level L, --quiet\n"
 			    "  --jsonl|--metrics FILE, --csv FILE, --tensorboard DIR, --metrics-every N\n"
 			    "  --trace DIR, --trace-steps A:B, --trace-rank R, --arrivals DIR\n"
-			    "  --then-loss, --dump-grads FILE, --first-step DIR    for comparison\n"
+			    "  --then-loss, --dump-grads FILE, --first-step DIR,\n"
+			    "  --each-step DIR, --replay FILE                      for comparison\n"
 			    "  --timeout S, --check, --help\n"
 			    "  make profile: --profile FILE, --profile-steps N, --profile-seconds S,\n"
 			    "                --profile-bound X, --profile-copies N\n"
@@ -192,6 +193,8 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "final-loss", FLAG, &o->then_loss },
 		{ "dump-grads", TEXT, &o->dump_grads },
 		{ "first-step", TEXT, &o->first_step },
+		{ "each-step", TEXT, &o->each_step },
+		{ "replay", TEXT, &o->replay },
 		{ "log-every", COUNT, &o->log_every },
 		{ "log-seconds", SECONDS, &o->log_seconds },
 		{ "timeout", SECONDS, &o->timeout },

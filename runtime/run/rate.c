@@ -57,5 +57,5 @@ double rt_rate(int64_t t)
 double pd_rate(void)
 {
 	rt_section_spoil("a kernel is told the learning rate");
-	return rt_rate(rt_program->server && rt_update >= 0 ? rt_update_step : pd_step_index());
+	return rt_rate((rt_program->server || rt_replays()) && rt_update >= 0 ? rt_update_step : pd_step_index());
 }

@@ -207,7 +207,10 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 	const int64_t from = rt_step, every = o->ckpt_every;
 	int64_t n = last_step - from, due = rt_evaluate_next(from);
 
-	if (p->flow) {
+	if (rt_replays()) {
+		rt_replay_run(one_step, tell);
+		rt_step = last_step;
+	} else if (p->flow) {
 		n = every && every - from % every < n ? every - from % every : n;
 		n = due - from < n ? due - from : n;
 		if (from < p->sync_steps || from < flushed || (o->first_step && !run.dumped))
@@ -323,7 +326,7 @@ bool pd_step(void)
 	if (run.stop)
 		return false;
 	advance(rt_program, o, run.first);
-	if (o->first_step && !run.dumped) {
+	if ((o->first_step && !run.dumped) || (o->each_step && rt_step == last_step)) {
 		rt_from_gpu(rt_program, run.arena);
 		rt_first_end(rt_program, run.arena);
 	}
@@ -443,6 +446,8 @@ static void prepare(const pd_program *p, rt_options *o)
 	if (!go_on(p, o, run.arena))
 		rt_weights_load(p, run.arena, o->weights ? o->weights : rt_in_root(o, p->weights),
 			o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
+	if (o->replay)
+		rt_replay_open(p, o->replay, run.arena);
 	rt_totals_setup(p->microbatches);
 	rt_norm_setup(p);
 	rt_input_open(p, &(rt_input_options){ .dir = o->data,
@@ -453,10 +458,10 @@ static void prepare(const pd_program *p, rt_options *o)
 				 .eval_samples = o->eval_samples });
 	rt_evaluate_open(o->eval_every);
 	rt_arrivals_open(o->arrivals);
-	if (o->dump_grads || o->first_step)
+	if (o->dump_grads || o->first_step || o->each_step)
 		rt_gradients_keep(p);
-	if (o->first_step)
-		rt_first_open(p, o->first_step);
+	if (o->first_step || o->each_step)
+		rt_first_open(p, o->each_step ? o->each_step : o->first_step, run.arena, o->each_step != NULL);
 	if (p->init)
 		p->init(rt_to_gpu(p, run.arena));
 	rt_graphs_open(o);

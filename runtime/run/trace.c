@@ -89,6 +89,7 @@ void rt_trace_action(const char *name, int64_t step, int mb)
 
 void pd_version(int64_t version)
 {
+	rt_first_version(version);
 	if (events && now >= 0 && count - now <= EVENTS)
 		events[now % EVENTS].version = version;
 }

@@ -392,6 +392,7 @@ static void apply(const pd_share *s, int rank, void (*update)(int k))
 	of[member] = h->round;
 	rt_flow_update((double)h->count, of[s->members]++, rt_step + h->round - now);
 	update((int)(s - shares));
+	rt_first_settle();
 	thin_is_new[s - shares] = false;
 	for (int part = 0; part < s->parts; part++)
 		rt_sums_clear(&b[part].s[member]);

@@ -402,8 +402,9 @@ static double scaled = 1; /* gradients of 16 bits are those of the loss times so
 
 void pd_gradient(int i, const void *sum)
 {
-	if (!gradients)
+	if (!gradients || (rt_replays() && !rt_replay_gradient(i, (void *)(uintptr_t)sum)))
 		return;
+	rt_first_gradient(i);
 	scaled = rt_scale_of_step();
 	gradient_told[i] = true;
 	memcpy(gradients + gradient_at[i], sum, gradient_bytes(&rt_program->params[i]));
@@ -430,6 +431,7 @@ void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, in
 		return;
 	char *to = gradients + gradient_at[i];
 
+	rt_first_gradient(i);
 	gradient_told[i] = true;
 	if (!add)
 		memset(to, 0, rt_param_bytes(&rt_program->params[i]));

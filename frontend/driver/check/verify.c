@@ -15,11 +15,10 @@ enum {
 	ROUNDING = 10 /* parts per million of the largest gradient, below which one is no more than roundings */
 };
 
-/* Emits, builds and runs one of the two programs in dir. The second compilation starts from the model again. */
-static bool build_and_run(Compile *c, const char *dir)
+/* Emits, builds and runs one of the two programs in dir; more: options of the run. The second compilation starts from the model
+ * again. */
+static bool build_and_run(Compile *c, const char *dir, int64_t steps, const char *more)
 {
-	int64_t steps = c->o->t.loop.steps ? c->o->t.loop.steps : 3;
-
 	if (!data_known(c) || !compile_write(c, dir))
 		return false;
 	return tool_run(c->d, "make",
@@ -28,9 +27,17 @@ static bool build_and_run(Compile *c, const char *dir)
 			       dir, dir)) &&
 	       tool_run(c->d, "the run",
 		       arena_printf(c->a,
-			       "cd '%s' && mkdir -p run && sh run.sh --steps %lld --out run --first-step run --dump-grads run/grads.safetensors "
+			       "cd '%s' && mkdir -p run && sh run.sh --steps %lld --out run --dump-grads run/grads.safetensors %s "
 			       ">run.log 2>&1 || { tail -n 20 run.log >&2; exit 1; }",
-			       dir, (long long)steps));
+			       dir, (long long)steps, more));
+}
+
+/* What the runs tell: of the first step, or of an asynchronous plan all that it does, in one flow. */
+static const char *telling(const Rule *r)
+{
+	return !r           ? "--first-step run"
+	       : r->servers ? "--each-step run --ckpt-every 0 --eval-every 0 --arrivals run/arrivals"
+	                    : "--each-step run --ckpt-every 0 --eval-every 0";
 }
 
 typedef struct Curve {
@@ -183,14 +190,14 @@ static bool all_moved(Compile *c, const char *many, const char *one)
 	return ok;
 }
 
-static bool compare(Compile *c, const char *many, const char *one)
+static bool compare(Compile *c, const Rule *r, const char *many, const char *one)
 {
 	st_file x, y, g;
 	const char *why;
 	bool exact = c->o->t.loop.reproducible, ok = true;
 	Curve *a = NEW(c->a, Curve), *b = NEW(c->a, Curve);
 
-	if (!read_losses(c, many, a) || !read_losses(c, one, b))
+	if (!read_losses(c, many, a) || !read_losses(c, r && r->servers ? many : one, b)) /* told by microbatch */
 		return false;
 	for (int i = 0; i < a->n && i < b->n && ok; i++)
 		if (exact ? a->v[i] != b->v[i] : !(fabs(a->v[i] - b->v[i]) <= 1e-4 * fmax(1, fabs(b->v[i]))))
@@ -211,6 +218,8 @@ static bool compare(Compile *c, const char *many, const char *one)
 		const st_tensor *q = &y.tensor[i], *p = st_find(&x, q->name);
 		double diff, top;
 
+		if (verify_skips(r, c->m, q->name))
+			continue;
 		if (!p || p->bytes != q->bytes) {
 			ok = diag_error(c->d, NOLOC, 805, "tensor '%s' is missing from the distributed run", q->name);
 			break;
@@ -234,9 +243,12 @@ static bool compare(Compile *c, const char *many, const char *one)
 	return ok;
 }
 
-/* The same microbatches on one device. */
-static bool single(Compile *c, const char *dir, int threads)
+/* The same microbatches on one device; of an asynchronous plan in a program that flushes every step, and what it reads and updates
+ * with is played by the rule. */
+static bool single(Compile *c, const Rule *r, const char *many, const char *dir, int threads)
 {
+	const int64_t share = r && r->servers ? r->replicas[0] : 1, steps = verify_steps(c, r);
+	const char *more = telling(r);
 	Compile s = *c;
 	Options o = *c->o;
 
@@ -248,15 +260,30 @@ static bool single(Compile *c, const char *dir, int threads)
 	o.t.plan.sequence = SEQUENCE_OFF;
 	o.t.plan.zero = 0;
 	o.t.comm.by = COMM_UNSAID;
-	if (!schedule_is_async(o.t.plan.schedule)) /* its order makes no difference to what is computed */
+	if (r || !schedule_is_async(o.t.plan.schedule)) /* its order makes no difference to what is computed */
 		o.t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
+	if (r) {
+		o.t.plan.pipe_sgd = o.t.plan.warmup_steps = 0;
+		o.t.plan.stash = STASH_AUTO;
+		o.t.plan.vertical_sync = false;
+		o.t.comm.dense = "*";
+		o.t.comm.sync = o.t.comm.by_sync = SERVERS_UNSAID;
+		o.t.comm.staleness = -1;
+		o.t.target.replayed = true;
+	}
 	o.t.plan.choose_schedule = false;
 	o.t.loop.micro = c->m->batch;
-	o.t.loop.global = batch_of_step(c);
+	o.t.loop.global = batch_of_step(c) / share;
 	o.t.target.threads = threads;
 	s.o = &o;
 	s.plan = (Plan){ 0 };
-	return compile_read(&s) && compile_plan(&s, NULL) && build_and_run(&s, dir);
+	if (r) {
+		const char *script = arena_printf(c->a, "%s.replay", dir);
+		if (!(r->servers ? verify_arrivals(c, r, many, script, steps) : verify_script(c, r, script, steps)))
+			return false;
+		more = arena_printf(c->a, "%s --replay '../%s'", more, strrchr(script, '/') + 1);
+	}
+	return compile_read(&s) && compile_plan(&s, NULL) && build_and_run(&s, dir, steps * share, more);
 }
 
 int verify_main(Compile *c)
@@ -273,17 +300,6 @@ int verify_main(Compile *c)
 		return EXIT_NO_TOOL;
 	if (!base && !(base = mkdtemp(made)))
 		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno)), EXIT_INPUT;
-	if (schedule_is_async(c->o->t.plan.schedule) && !(schedule_row(c->o->t.plan.schedule)->flow & FLOW_ONE_UPDATE))
-		return diag_error(c->d, NOLOC, 520,
-			       "pdcc verify compares with one device, which updates before every minibatch; schedule "
-			       "%s does not: its formula is in plan.txt",
-			       schedule_str(c->a, c->o->t.plan.schedule)),
-		       EXIT_USAGE;
-	if (served_async(&c->o->t))
-		return diag_error(c->d, NOLOC, 520,
-			       "pdcc verify compares with one device, whose updates have one order; with --sync async "
-			       "they have that in which gradients arrive"),
-		       EXIT_USAGE;
 	if (c->o->t.comm.sum_dense || c->o->t.comm.sum_sparse)
 		return diag_error(c->d, NOLOC, 520,
 			       "pdcc verify compares with one device, which is one worker; with --average-%s 0 an "
@@ -291,15 +307,19 @@ int verify_main(Compile *c)
 			       c->o->t.comm.sum_dense ? "dense" : "sparse"),
 		       EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
+	const Rule *rule = NULL;
 	int status = 0;
 	c->o->t.target.apart = true;
-	if (!compile_read(c) || !compile_plan(c, NULL) || (verify_tell(c), !build_and_run(c, many)) ||
-		!single(c, one, c->o->t.target.threads))
-		status = compile_status(c) == EXIT_USAGE ? EXIT_INPUT : compile_status(c);
-	else if (!verify_first_step(c, many, one, c->o->t.loop.reproducible)) {
+	if (!compile_read(c) || !compile_plan(c, NULL) || !verify_rule(c, &rule) ||
+		(verify_tell(c, rule), !build_and_run(c, many, verify_steps(c, rule), telling(rule))) ||
+		!single(c, rule, many, one, c->o->t.target.threads))
+		status = c->d->last_code == 805            ? EXIT_DIFFERS
+		         : compile_status(c) == EXIT_USAGE ? EXIT_INPUT
+		                                           : compile_status(c);
+	else if (!verify_first_step(c, rule, many, one, c->o->t.loop.reproducible)) {
 		all_moved(c, many, one);
 		status = EXIT_DIFFERS;
-	} else if (!compare(c, many, one))
+	} else if (!compare(c, rule, many, one))
 		status = EXIT_DIFFERS;
 	if (!c->o->out && !c->o->keep)
 		tool_run(c->d, "cleaning", arena_printf(c->a, "rm -rf '%s'", base));

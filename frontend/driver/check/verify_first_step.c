@@ -1,6 +1,7 @@
 /* The first step of the distributed program beside that of one device, tensor by tensor in the order in which the step makes
  * them: what crosses stages and the gradients of microbatches as the one device makes them, then the sums of gradients from
- * the last layer to the first, their norm, the updated parameters. The first that differs is named, with what made it. */
+ * the last layer to the first, their norm, the updated parameters. The first that differs is named, with what made it. Of an
+ * asynchronous plan every step, beside those that one device plays one after another by the rule of the plan (Rule). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,10 @@ static void tell(Compile *c, Map *told, const Graph *g, OpKind op)
 			map_put(told, n->in[0]->name, c);
 }
 
-void verify_tell(Compile *c)
+void verify_tell(Compile *c, const Rule *r)
 {
 	Map *told = NEW(c->a, Map);
+	const int64_t steps = r ? verify_steps(c, r) : 1;
 	int64_t bytes = 0;
 
 	map_init(told, c->a, true);
@@ -30,7 +32,7 @@ void verify_tell(Compile *c)
 		const Stage *s = c->m->stage[i];
 		tell(c, told, s->forward, OP_Send);
 		tell(c, told, s->backward, OP_Send);
-		if (bytes * c->m->microbatches <= MOST_GRADIENTS)
+		if (bytes * c->m->microbatches * steps <= MOST_GRADIENTS)
 			tell(c, told, s->update, OP_Accumulate);
 	}
 	c->o->t.target.told = told;
@@ -41,6 +43,7 @@ void verify_tell(Compile *c)
 typedef struct Told {
 	first_record r;
 	const char *name, *data;
+	int64_t micro;    /* microbatches and, of sums and what is updated, updates before it */
 	int rank, member; /* which of its tensor group */
 	bool used;
 } Told;
@@ -48,6 +51,7 @@ typedef struct Told {
 typedef struct Tells {
 	Told *v;
 	int n, cap;
+	int64_t per_step; /* microbatches */
 } Tells;
 
 static bool read_rank(Compile *c, Tells *to, const char *dir, int rank, int member)
@@ -63,6 +67,7 @@ static bool read_rank(Compile *c, Tells *to, const char *dir, int rank, int memb
 
 		memcpy(&t.r, text + at, sizeof t.r);
 		at += sizeof t.r;
+		t.micro = t.r.mb < 0 ? t.r.step : t.r.step * to->per_step + t.r.mb;
 		t.name = arena_strn(c->a, text + at, (size_t)t.r.name);
 		t.data = text + at + t.r.name;
 		at += (size_t)t.r.name + (size_t)(t.r.n * t.r.size);
@@ -124,6 +129,7 @@ static Wrong differ(const Step *s, const Told *x, const Told *y, const Told *g, 
 
 struct Step {
 	Compile *c;
+	const Rule *rule; /* NULL: the first step alone is told */
 	Tells many, one;
 	bool exact;
 	double gradient; /* the largest of any gradient of the one device */
@@ -142,17 +148,20 @@ double verify_stride(const Compile *c)
 	}
 }
 
-/* What element i of an update may differ by, whose gradient is g. */
+/* What element i of an update may differ by, whose gradient is g: each before it may have gone astray. */
 static double stride_at(const Step *s, const Told *g, int64_t i)
 {
-	return g && i < g->r.n && fabs(element(g, i)) <= 1e-5 * s->gradient ? 1.01 * verify_stride(s->c) : 0;
+	return g && i < g->r.n && fabs(element(g, i)) <= 1e-5 * s->gradient
+	               ? 1.01 * (double)(g->micro + 1) * verify_stride(s->c)
+	               : 0;
 }
 
 /* Of what was updated: its gradient on the one device, where that is told whole. */
 static const Told *gradient_of(const Step *s, const Told *y)
 {
 	for (int i = 0; i < s->one.n && y->r.kind == FIRST_UPDATED; i++)
-		if (s->one.v[i].r.kind == FIRST_GRADIENT && !strcmp(s->one.v[i].name, y->name))
+		if (s->one.v[i].r.kind == FIRST_GRADIENT && s->one.v[i].micro == y->micro &&
+			!strcmp(s->one.v[i].name, y->name))
 			return &s->one.v[i];
 	return NULL;
 }
@@ -296,16 +305,48 @@ static const char *called(const Step *s, const Told *t)
 	}
 }
 
+/* "step 3": of an asynchronous plan, whose stages may make one update of several steps, "update 1" of what that has. */
+static const char *when(const Step *s, const Told *t)
+{
+	return arena_printf(s->c->a, "%s %lld", s->rule && t->r.mb < 0 ? "update" : "step", (long long)t->r.step);
+}
+
+/* Told by the action that made x, or by x: the version of its weights is another than that of the rule, which is in *want. */
+static bool astray(const Step *s, const Told *v, int64_t *want)
+{
+	const Stage *stage = stage_of(s->c->m, v->rank);
+	const bool backward = *v->name == 'B';
+
+	*want = 0;
+	if (v->r.kind != FIRST_VERSION || s->rule->servers || (backward && !stage->versions))
+		return false;
+	*want = verify_version(s->rule, stage->id, v->r.step, backward) - verify_began(s->rule, v->r.step);
+	return element(v, 0) != (double)*want;
+}
+
+static const char *versions_of(const Step *s, const Told *x)
+{
+	for (int i = 0; s->rule && i < s->many.n; i++) {
+		const Told *v = &s->many.v[i];
+		int64_t want;
+
+		if (v->rank == x->rank && v->micro == x->micro && !strcmp(v->name, x->r.action) && astray(s, v, &want))
+			return arena_printf(s->c->a, ", which reads version %.0f of its weights, by %s version %lld",
+				element(v, 0), s->rule->name, (long long)want);
+	}
+	return "";
+}
+
 static bool report(const Step *s, const Told *x, const Wrong *w)
 {
 	const Stage *stage = home_of(s, x);
 
 	return diag_error(s->c->d, NOLOC, 805,
-		"step 0: %s differs first: element %lld is %.9g, on one device %.9g; %lld of %lld differ, by %.3g at most; %s%s "
-		"device %d (%s %d)",
-		called(s, x), (long long)w->first, w->ours, w->theirs, (long long)w->n, (long long)x->r.n, w->far,
-		origin(s, x), action_of(s, x), first_task(s->c->m, x->rank) + x->member,
-		stage->server ? "server" : "stage", stage->id);
+		"%s: %s differs first: element %lld is %.9g, on one device %.9g; %lld of %lld differ, by %.3g at most; %s%s "
+		"device %d (%s %d)%s",
+		when(s, x), called(s, x), (long long)w->first, w->ours, w->theirs, (long long)w->n, (long long)x->r.n,
+		w->far, origin(s, x), action_of(s, x), first_task(s->c->m, x->rank) + x->member,
+		stage->server ? "server" : "stage", stage->id, versions_of(s, x));
 }
 
 /* ---- in order ---- */
@@ -314,8 +355,25 @@ static bool same_tensor(const Told *x, const Told *y)
 {
 	const int xk = x->r.kind == FIRST_RECEIVED ? FIRST_VALUE : x->r.kind;
 
-	return xk == (int)y->r.kind && x->r.mb == y->r.mb && x->r.size == y->r.size && strcmp(x->name, y->name) == 0 &&
-	       x->r.at >= y->r.at && x->r.at + x->r.n <= y->r.at + y->r.n;
+	return xk == (int)y->r.kind && x->micro == y->micro && x->r.size == y->r.size &&
+	       strcmp(x->name, y->name) == 0 && x->r.at >= y->r.at && x->r.at + x->r.n <= y->r.at + y->r.n;
+}
+
+/* Nobody told of gradient y, which is an update of one device: was there a later one? */
+static bool not_missing(const Step *s, const Told *y)
+{
+	for (int i = 0; s->rule && y->r.kind == FIRST_GRADIENT && i < s->many.n; i++) {
+		const Told *x = &s->many.v[i];
+		const Stage *stage = stage_of(s->c->m, x->rank);
+
+		if (x->r.kind == FIRST_GRADIENT && x->micro > y->micro && strcmp(x->name, y->name) == 0)
+			return diag_error(s->c->d, NOLOC, 805,
+				"%s: %s is missing, and that of update %lld is there, %s device %d (%s %d)", when(s, y),
+				called(s, y), (long long)x->micro, action_of(s, x),
+				first_task(s->c->m, x->rank) + x->member, stage->server ? "server" : "stage",
+				stage->id);
+	}
+	return true;
 }
 
 /* All copies of tensor y, those that made it before those that got it. */
@@ -337,43 +395,85 @@ static bool agrees(const Step *s, const Told *y)
 			if (w.n)
 				return report(s, x, &w);
 		}
-	return true;
+	return last || not_missing(s, y);
 }
 
-static bool in_order(const Step *s)
+/* What one device told from its record `from` on and before `end`: of a step and its updates. */
+static bool in_order(const Step *s, int from, int end)
 {
 	const Tells *one = &s->one;
 
-	for (int i = 0; i < one->n; i++)
+	for (int i = from; i < end; i++)
 		if (one->v[i].r.kind <= FIRST_LOSS && !agrees(s, &one->v[i]))
 			return false;
-	for (int i = one->n - 1; i >= 0; i--)
+	for (int i = end - 1; i >= from; i--)
 		if (one->v[i].r.kind == FIRST_GRADIENT && !agrees(s, &one->v[i]))
 			return false;
 	for (first_kind k = FIRST_NORM; k <= FIRST_UPDATED; k++)
-		for (int i = 0; i < one->n; i++)
-			if (one->v[i].r.kind == (int)k && !agrees(s, &one->v[i]))
+		for (int i = from; i < end; i++)
+			if (one->v[i].r.kind == (int)k && !verify_skips(s->rule, s->c->m, one->v[i].name) &&
+				!agrees(s, &one->v[i]))
 				return false;
 	return true;
 }
 
-bool verify_first_step(Compile *c, const char *many, const char *one, bool exact)
+static bool step_by_step(const Step *s)
 {
-	Step s = { .c = c, .exact = exact };
+	const Tells *one = &s->one;
+
+	for (int from = 0, end; from < one->n; from = end) {
+		for (end = from + 1; end < one->n; end++)
+			if (one->v[end].r.mb >= 0 && one->v[end - 1].r.mb < 0)
+				break;
+		if (!in_order(s, from, end))
+			return false;
+	}
+	return true;
+}
+
+/* Of an asynchronous plan: updates that one device has not, and actions that say of themselves that they read other weights. */
+static bool nothing_else(const Step *s)
+{
+	for (int i = 0; s->rule && i < s->many.n; i++) {
+		const Told *x = &s->many.v[i];
+		const Stage *stage = home_of(s, x);
+		int64_t want;
+
+		if ((x->r.kind == FIRST_GRADIENT || x->r.kind == FIRST_UPDATED) && !x->used &&
+			!verify_skips(s->rule, s->c->m, x->name))
+			return diag_error(s->c->d, NOLOC, 805,
+				"update %lld: %s is one more than on one device, %s device %d (%s %d)",
+				(long long)x->r.step, called(s, x), action_of(s, x),
+				first_task(s->c->m, x->rank) + x->member, stage->server ? "server" : "stage",
+				stage->id);
+		if (astray(s, x, &want))
+			return diag_error(s->c->d, NOLOC, 805,
+				"step %lld: %s%d on device %d (stage %d) reads version %.0f of its weights, by %s version %lld",
+				(long long)x->r.step, x->name, x->r.mb, first_task(s->c->m, x->rank), stage->id,
+				element(x, 0), s->rule->name, (long long)want);
+	}
+	return true;
+}
+
+bool verify_first_step(Compile *c, const Rule *r, const char *many, const char *one, bool exact)
+{
+	Step s = { .c = c, .rule = r, .exact = exact };
 	int ranks = 0;
 
 	for (int i = 0; i < c->m->nstage; i++) {
 		const int end = c->m->stage[i]->rank + c->m->stage[i]->replicas;
 		ranks = end > ranks ? end : ranks;
 	}
-	for (int r = 0; r < ranks; r++)
-		for (int k = 0; k < first_task(c->m, r + 1) - first_task(c->m, r); k++)
-			if (!read_rank(c, &s.many, many, r, k))
+	s.many.per_step = c->m->microbatches;
+	s.one.per_step = s.many.per_step / (r && r->servers ? r->replicas[0] : 1);
+	for (int k = 0; k < ranks; k++)
+		for (int i = 0; i < first_task(c->m, k + 1) - first_task(c->m, k); i++)
+			if (!read_rank(c, &s.many, many, k, i))
 				return false;
 	if (!read_rank(c, &s.one, one, 0, 0))
 		return false;
 	for (int i = 0; i < s.one.n; i++)
 		if (s.one.v[i].r.kind == FIRST_GRADIENT)
 			s.gradient = fmax(s.gradient, largest(&s.one.v[i]));
-	return in_order(&s);
+	return step_by_step(&s) && nothing_else(&s);
 }
