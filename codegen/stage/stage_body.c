@@ -35,15 +35,53 @@ static const char *copy_of(StageCx *x, const Value *v)
 
 /* ---- nodes ---- */
 
+/* Where the row of this microbatch lies in a Stack. */
+static const char *stack_row(StageCx *x, const Node *stack)
+{
+	return arena_printf(x->b->a, "%s + %s * %" PRId64, value_text(x, stack->out[0]), row_text(x),
+		type_numel(&stack->in[0]->type));
+}
+
+/* Of a forward on a GPU all rows go there at its end, in one launch, or a few. */
+static bool stacked_at_end(const StageCx *x, const Node *stack)
+{
+	const Value *v = stack->in[0];
+
+	return stack->op == OP_Stack && v->def && v->def->graph == x->s->forward && on_gpu(x) && !x->clocks &&
+	       value_bytes(v) % 4 == 0;
+}
+
+static void write_stacks(StageCx *x, Cw *w)
+{
+	bool any = false;
+
+	for (const Node *n = x->s->update->first; n; n = n->next) {
+		if (!stacked_at_end(x, n))
+			continue;
+		if (!any) {
+			cw_brace(w);
+			cw_open(w, "const pd_many rows[] =");
+		}
+		any = true;
+		cw_line(w, "{ .n = %" PRId64 ", .at = { %s, %s } },", value_bytes(n->in[0]) / 4, stack_row(x, n),
+			value_text(x, n->in[0]));
+	}
+	if (!any)
+		return;
+	cw_close(w, ";");
+	cw_blank(w);
+	cw_line(w, "pd_copy_many(rows, (int)(sizeof rows / sizeof *rows));");
+	cw_end(w);
+}
+
 /* Rows of a Stack that some value of the forward goes to. */
 static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
 {
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *u = v->uses[i].node;
-		if (u->op != OP_Stack || u->graph != x->s->update)
-			continue;
-		cw_line(w, "%s(%s + %s * %" PRId64 ", %s, %s);", copy_name(x), value_text(x, u->out[0]), row_text(x),
-			type_numel(&v->type), value_text(x, v), bytes_text(x->b->a, v));
+		if (u->op == OP_Stack && u->graph == x->s->update && !stacked_at_end(x, u))
+			cw_line(w, "%s(%s, %s, %s);", copy_name(x), stack_row(x, u), value_text(x, v),
+				bytes_text(x->b->a, v));
 	}
 }
 
@@ -318,6 +356,7 @@ void write_forward(StageCx *x, Cw *w)
 		clock_end(x, &in);
 	}
 	write_nodes(x, &in, g->first, NULL);
+	write_stacks(x, &in);
 	if (flows(x) && !x->used[NAME_V])
 		cw_line(&in, "%s;", meet_text(x));
 	write_version(x, &in, NULL);

@@ -12,6 +12,19 @@ static __global__ void add(float *sum, const float *one, int64_t n)
 		sum[i] += one[i];
 }
 
+typedef pd_pack<2> copies;
+
+static __global__ void copy(const copies p)
+{
+	const int row = pd_pack_row(p);
+	uint32_t *to = (uint32_t *)p.at[row][0];
+	const uint32_t *from = (const uint32_t *)p.at[row][1];
+	const int64_t first = (int64_t)(blockIdx.x - p.first[row]) * copies::EACH, end = p.n[row];
+
+	for (int64_t i = first + threadIdx.x; i < end && i < first + copies::EACH; i += blockDim.x)
+		to[i] = from[i];
+}
+
 struct box {
 	int d, h, w;
 };
@@ -78,6 +91,11 @@ static __global__ void set_sum(float *to, const float *counts, int n)
 PD_HOST void pd_add(float *sum, const float *one, int64_t n)
 {
 	PD_LAUNCH(device::add, pd_blocks(n, 256), 256, 0, sum, one, n);
+}
+
+PD_HOST void pd_copy_many(const pd_many *row, int rows)
+{
+	PD_LAUNCH_ROWS(device::copy, device::copies, row, rows, pd_part);
 }
 
 PD_HOST void pd_set(float *to, double v) { PD_LAUNCH(device::set, 1, 1, 0, to, (float)v); }
