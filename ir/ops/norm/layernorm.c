@@ -176,17 +176,19 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		dx[i] = g->out[i];
 }
 
-/* Of the gradient on GPUs: threads to a row, rows to a block, blocks; these keep sums of the columns from one kernel to the next. */
+/* Of the gradient on GPUs: threads to a row, rows to a block, blocks; these keep sums of the columns from one kernel to the next. All of them
+ * run at once on 132 multiprocessors: of wide rows that one warp has three on each, with at most 170 registers for each thread. */
 static void grid_holes(Holes *h, int64_t rows, int64_t width, bool scale)
 {
-	enum { MOST = 528 };
 	const int64_t group = width <= 768 ? 32 : 256, at_once = group == 32 ? 4 : 1,
 		      all = (rows + at_once - 1) / at_once;
-	const int64_t blocks = all < MOST ? all : MOST;
+	const bool wide = group == 32 && width > 512;
+	const int64_t most = 132 * (wide ? 3 : 4), blocks = all < most ? all : most;
 
 	hole_int(h, "GROUP", group);
 	hole_int(h, "AT_ONCE", at_once);
 	hole_int(h, "BLOCKS", blocks);
+	hole_int(h, "RESIDENT", wide ? 3 : 1);
 	if (scale)
 		hole_int(h, "ROOM", blocks * 2 * width * (int64_t)sizeof(float));
 }

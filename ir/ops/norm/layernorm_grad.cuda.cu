@@ -29,7 +29,7 @@ static __device__ __forceinline__ T sum(T v)
 	return GROUP == 32 ? pd_warp_sum(v) : pd_block_sum(v);
 }
 
-static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part,
+static __global__ void __launch_bounds__(THREADS, RESIDENT) run(T *dx, T *part,
 #if PAST
 	TY *past,
 #endif
@@ -146,21 +146,22 @@ static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part,
 }
 
 #if SCALE
-/* Columns of part [BLOCKS][2 N] are added up: first those of dscale, then those of dbias. */
+/* Columns of part [BLOCKS][2 N] are added up: first those of dscale, then those of dbias. A block has 8 of them, so that
+ * there are enough for all multiprocessors, and a thread every 32nd row. */
 static __global__ void join(T *dscale, T *dbias, const T *part)
 {
-	__shared__ T more[8][32];
-	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
+	__shared__ T more[32][8];
+	const int column = threadIdx.x % 8, first = threadIdx.x / 8, i = blockIdx.x * 8 + column;
 	T s = 0;
 
-	for (int r = warp; i < 2 * N && r < BLOCKS; r += 8)
+	for (int r = first; i < 2 * N && r < BLOCKS; r += 32)
 		s += part[(int64_t)r * 2 * N + i];
-	more[warp][lane] = s;
+	more[first][column] = s;
 	__syncthreads();
-	if (warp != 0 || i >= 2 * N)
+	if (first != 0 || i >= 2 * N)
 		return;
-	for (int k = 1; k < 8; k++)
-		s += more[k][lane];
+	for (int k = 1; k < 32; k++)
+		s += more[k][column];
 	if (i < N)
 		dscale[i] = s;
 #if BIAS
@@ -312,7 +313,7 @@ PD_HOST void NAME(T *dx,
 #endif
 		);
 #if SCALE
-	PD_LAUNCH(device::NAME::join, pd_blocks(2 * N, 32), 256, 0, dscale, dbias, (const T *)part);
+	PD_LAUNCH(device::NAME::join, pd_blocks(2 * N, 8), 256, 0, dscale, dbias, (const T *)part);
 #endif
 #else
 	PD_LAUNCH(device::NAME::run, ROWS, N <= 32 ? 32 : N <= 1024 ? 128 : 512, 0, dx, dy, x, mean, inv, scale, more);
