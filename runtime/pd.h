@@ -591,6 +591,24 @@ PD_ANYWHERE static inline bool pd_random_keeps(uint64_t stream, uint64_t element
 	return (float)(pd_random_of(stream, element) >> 8) * 0x1p-24f >= ratio;
 }
 
+/* One draw serves four elements of a row of `width`: j, j + 1, j + 8, j + 9, where j is even and below 8 of its 16, for so many a thread of
+ * a GPU has of a product by tensor cores. Which of a stream it is; the 16 bits of one of them, piece j % 16 / 8 * 2 + j % 2; both. */
+PD_ANYWHERE static inline uint64_t pd_random_group(uint64_t row, uint64_t width, uint64_t j)
+{
+	return row * ((width + 15) / 16 * 4) + j / 16 * 4 + j % 8 / 2;
+}
+PD_ANYWHERE static inline uint32_t pd_random_piece(uint64_t drawn, int piece)
+{
+	return (uint32_t)(drawn >> 16 * piece) & 0xffff;
+}
+PD_ANYWHERE static inline uint32_t pd_random_four(
+	uint64_t seed, uint64_t node, uint64_t sample, uint64_t row, uint64_t width, uint64_t j)
+{
+	return pd_random_piece(
+		pd_mix(pd_random_place(pd_random_stream(seed, node, sample), pd_random_group(row, width, j))),
+		(int)(j % 16 / 8 * 2 + j % 2));
+}
+
 /* ---- 16-bit floats: values of them lie in memory as uint16_t and are computed with as float. Rounding is to the nearest,
  * ties to even; NaN stays NaN. ---- */
 

@@ -71,9 +71,58 @@ static void test_small_masks(void **state)
 		fail_msg("the variance of 1000 masks is %g of what chance has", sum / 1000);
 }
 
+/* The 16 bits that one draw gives to each of four elements of a row are even, and unlike those of elements near by: of the same draw, the
+ * next one and the next row; each has bits of its own. */
+static void test_fours(void **state)
+{
+	enum { WIDTH = 100, ROWS = 64, ALL = WIDTH * ROWS, BITS = 16 };
+	static const int near[][2] = { { 0, 1 }, { 0, 2 }, { 0, 4 }, { 0, 8 }, { 0, 9 }, { 0, 16 }, { 1, 0 },
+		{ 1, 1 } };
+	static uint32_t v[ROWS][WIDTH];
+
+	(void)state;
+	for (uint64_t width = 1; width < 80; width++) /* no draw is of two rows */
+		for (uint64_t j = 0; j < width; j++)
+			assert_true(pd_random_group(4, width, j) < pd_random_group(5, width, 0));
+	for (uint64_t id = 0; id < 20; id++) {
+		int ones[BITS] = { 0 };
+
+		for (uint64_t i = 0; i < ROWS; i++)
+			for (uint64_t j = 0; j < WIDTH; j++) {
+				v[i][j] = pd_random_four(1, id, 7, i, WIDTH, j);
+				assert_true(v[i][j] < 1 << BITS);
+				for (int b = 0; b < BITS; b++)
+					ones[b] += v[i][j] >> b & 1;
+			}
+		for (int b = 0; b < BITS; b++)
+			if (fabs(ones[b] - ALL / 2.0) > 5 * sqrt(ALL) / 2)
+				fail_msg("bit %d is set in %d of %d", b, ones[b], ALL);
+		for (size_t k = 0; k < 2 * sizeof near / sizeof *near; k++) { /* then with both bytes in turn */
+			const int *to = near[k / 2], turn = k % 2 * 8;
+			int alike[BITS] = { 0 }, same = 0, n = 0;
+
+			for (int i = 0; i + to[0] < ROWS; i++)
+				for (int j = 0; j + to[1] < WIDTH; j++, n++) {
+					const uint32_t x = v[i + to[0]][j + to[1]],
+						       other = (x >> turn | x << (BITS - turn)) & 0xffff;
+
+					same += v[i][j] == other;
+					for (int b = 0; b < BITS; b++)
+						alike[b] += !((v[i][j] ^ other) >> b & 1);
+				}
+			for (int b = 0; b < BITS; b++)
+				if (fabs(alike[b] - n / 2.0) > 5 * sqrt(n) / 2)
+					fail_msg("%d rows and %d on, turned by %d: bit %d agrees in %d of %d", to[0],
+						to[1], turn, b, alike[b], n);
+			assert_true(same < 5); /* of 6,400, where chance has 0.1 */
+		}
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_sequences), cmocka_unit_test(test_small_masks) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_sequences), cmocka_unit_test(test_small_masks),
+		cmocka_unit_test(test_fours) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -445,12 +445,12 @@ static void call_hole(const Node *n, Holes *h)
 		hole_text(h, "CUDA_CALL", "$k(%s, pd_sample_of_step($mb), $ID);", args);
 }
 
-/* The least pd_random_bits of which pd_random_unit is not below the ratio. */
-static unsigned dropped_below(float ratio)
+/* Scores whose 16 bits (pd_random_four) are below it are dropped: the ratio within 1 / 131072. */
+static unsigned dropped_below(double ratio)
 {
-	const double least = ceil((double)ratio * 0x1p24) * 256;
+	const double least = floor(ratio * 0x1p16 + 0.5);
 
-	return least < 0xffffffff ? (unsigned)least : 0xffffffff;
+	return least < 0xffff ? (unsigned)least : 0xffff;
 }
 
 static void holes(const Node *n, Holes *h)
@@ -495,8 +495,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MEMBERS", at->parts > 1);
 	hole_text(h, "HEAD", at->parts > 1 ? "(heads + h)" : "h");
 	hole_int(h, "EVALUATES", at->evaluates && !is_grad(n));
-	hole_text(h, "RATIO", "%.9ef", at->ratio);
-	hole_text(h, "DROPPED", "0x%08xu", dropped_below((float)at->ratio));
+	hole_text(h, "DROPPED", "%uu", dropped_below(at->ratio));
 	hole_text(h, "KEEP", "%s", c_literal(h->arena, n->in[0]->type.dtype, 1 / (1 - at->ratio), 0));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lld", (long long)at->id);

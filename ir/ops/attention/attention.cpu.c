@@ -92,8 +92,8 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 			} else
 #endif
 			for (int j = 0; j < len; j++)
-				row[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b), (uint64_t)((HEAD * TQ + i) * TK + j)) >= RATIO ?
-					row[j] * sum * KEEP : 0;
+				row[j] = pd_random_four(SEED, id, (uint64_t)(sample + b), (uint64_t)(HEAD * TQ + i), TK, (uint64_t)j) >=
+					DROPPED ? row[j] * sum * KEEP : 0;
 #else
 #pragma omp simd
 			for (int j = 0; j < len; j++)

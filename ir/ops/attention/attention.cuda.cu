@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 
 				*x = TILE::exp(*x - base);
 				part_sum += *x;
-				*x *= kept(from, e / 2 * 8 + e % 2, sample);
+				*x *= kept(from, e / 4 * 4, e % 4, sample);
 			}
 			sum[r] = sum[r] * again + part_sum;
 			PD_UNROLL

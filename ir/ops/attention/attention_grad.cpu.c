@@ -93,8 +93,8 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 				}
 #if DROP
 				for (int j = 0; j < len; j++) {
-					const int in = pd_random_unit(SEED, id, (uint64_t)(sample + b),
-						(uint64_t)((HEAD * TQ + i) * TK + j)) >= RATIO;
+					const int in = pd_random_four(SEED, id, (uint64_t)(sample + b),
+						(uint64_t)(HEAD * TQ + i), TK, (uint64_t)j) >= DROPPED;
 					drow[j] = in ? drow[j] * KEEP : 0;
 					row[j] = in ? row[j] : -row[j];
 				}
@@ -112,8 +112,8 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 				for (int j = len; j < keys; j++) {
 #if FILLED && DROP
-					const uint64_t at = (uint64_t)((HEAD * TQ + i) * TK + j);
-					row[j] = pd_random_unit(SEED, id, (uint64_t)(sample + b), at) >= RATIO ?
+					const uint64_t at = (uint64_t)(HEAD * TQ + i);
+					row[j] = pd_random_four(SEED, id, (uint64_t)(sample + b), at, TK, (uint64_t)j) >= DROPPED ?
 						EXP(FILL - l - m) * KEEP : 0;
 #elif FILLED
 					row[j] = EXP(FILL - l - m);

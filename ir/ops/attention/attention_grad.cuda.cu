@@ -154,7 +154,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *
 			for (int e = 0; e < KEYS / 4; e++) {
 				const int at = key + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2;
 				const int j = TK % KEYS == 0 || at < TK ? at : TK - 1;
-				const float keep = kept(from, e / 2 * 8 + e % 2, sample);
+				const float keep = kept(from, e / 4 * 4, e % 4, sample);
 				float *x = &s[e / 2][2 * r + e % 2];
 				const float p = TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l[r] - m[r]);
 
@@ -252,7 +252,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT / 2 : 
 			pd_tiles_there();
 		}
 		const int draw = query + (int)threadIdx.x % 4 * 2;
-		const uint64_t from[2] = { draws(b, h, draw, row, sample, id), draws(b, h, draw, row + 8, sample, id) };
+		const uint64_t from = draws(b, h, draw, row, sample, id);       /* of row + 8 too */
 
 		PD_UNROLL
 		for (int e = 0; e < KEYS / 4; e++) {
@@ -264,7 +264,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT / 2 : 
 			for (int r = 0; r < 2; r++) {
 				const int64_t j = TK % MINE == 0 || row + 8 * r < TK ? row + 8 * r : TK - 1;
 				const bool there = TQ % KEYS == 0 || at < TQ, sees = !CAUSAL || j <= i;
-				const float keep = kept(from[r], (int64_t)(e / 2 * 8 + e % 2) * TK, sample);
+				const float keep = kept(from, (int64_t)(e / 2 * 8 + e % 2) * GROUPS, 2 * r + row % 2, sample);
 				float *x = &s[e / 2][2 * r + e % 2], *y = &d[e / 2][2 * r + e % 2];
 				const float score = FILLED && !sees ? FILL : score_of(*x, b, h, i, j, mask, bias);
 				const float p = TILE::exp(score - f.lse - f.rest);

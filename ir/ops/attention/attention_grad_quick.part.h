@@ -103,6 +103,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 		for (int r = 0; r < 2 * TALL; r++) {
 #if DROP
 			uint32_t word = 0;
+			four of = {};
 
 #endif
 			PD_UNROLL
@@ -110,7 +111,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 				float *x = &s[r / 2][e / 2][r % 2 * 2 + e % 2], *g = &d[r / 2][e / 2][r % 2 * 2 + e % 2];
 
 #if DROP
-				const bool in = keeps(from, (int64_t)r * 8 * TK + e / 2 * 8 + e % 2);
+				if (e % 4 == 0)
+					of = drawn(from, (int64_t)r * 8 * GROUPS + e);
+				const bool in = keeps(of, e);
 
 				*g = in ? *g : 0;
 				if (in)
@@ -130,7 +133,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 			}
 		}
 #if DROP
-		from += (uint64_t)KEYS * PD_RANDOM_STEP;
+		from += (uint64_t)(KEYS / 4) * PD_RANDOM_STEP;
 #endif
 		pd_tiles_nn<TILE>(to, s, ks);
 	}
@@ -173,8 +176,13 @@ static __device__ __forceinline__ void bring_queries(TS *to, const TS *qn, const
 			uint32_t all = 0;
 
 			PD_ROLLED
-			for (int j = 0; j < 32; j++)
-				all |= keeps(from, j) ? 1u << j : 0;
+			for (int g = 0; g < 8; g++) {
+				const four of = drawn(from, g);
+
+				PD_UNROLL
+				for (int u = 0; u < 4; u++)
+					all |= keeps(of, u) ? 1u << (g / 4 * 16 + g % 4 * 2 + u / 2 * 8 + u % 2) : 0;
+			}
 			((uint32_t *)(void *)word)[w] = all;
 		}
 	}

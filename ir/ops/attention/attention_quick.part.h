@@ -85,6 +85,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 		for (int r = 0; r < 2 * TALL; r++) {
 			const float base = top[r] == -INFINITY ? 0 : top[r] * (UNIT * 1.44269504f);
 			float some = 0;
+#if DROP
+			four of = {};
+#endif
 
 			PD_UNROLL
 			for (int e = 0; e < KEYS / 4; e++) {
@@ -93,14 +96,16 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 				*x = weight(*x, base);
 				some += *x;
 #if DROP
+				if (drops && e % 4 == 0)
+					of = drawn(from, (int64_t)r * 8 * GROUPS + e);
 				if (drops)
-					*x = keeps(from, (int64_t)r * 8 * TK + e / 2 * 8 + e % 2) ? *x : 0;
+					*x = keeps(of, e) ? *x : 0;
 #endif
 			}
 			sum[r] += some;
 		}
 #if DROP
-		from += (uint64_t)KEYS * PD_RANDOM_STEP;
+		from += (uint64_t)(KEYS / 4) * PD_RANDOM_STEP;
 #endif
 		pd_tiles_nn<TILE>(to, s, vs);
 #if FILLED

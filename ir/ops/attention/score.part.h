@@ -15,13 +15,15 @@ static __device__ int64_t sample_of(const double *late, int64_t of_step)
 
 #if DROP || !QUICK
 
-/* Where dropout draws for a score, and what it scales its weight by (0: dropped), or that of one so many elements
- * further, which is cheap where that number is known to the compiler. */
+/* Where dropout draws for a score and three others of its row, of which GROUPS are in a row (pd_random_four); what it scales the weight of
+ * one of them by (0: dropped). Rows and groups further on are so many times PD_RANDOM_STEP away, cheap where that is known to the compiler. */
+enum { GROUPS = (TK + 15) / 16 * 4 };
 static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample,
 	uint64_t id)
 {
 #if DROP
-	return pd_random_place(pd_random_stream(SEED, id, (uint64_t)(sample + b)), (uint64_t)((h * TQ + i) * TK + j));
+	return pd_random_place(
+		pd_random_stream(SEED, id, (uint64_t)(sample + b)), pd_random_group((uint64_t)(h * TQ + i), TK, (uint64_t)j));
 #else
 	(void)b, (void)h, (void)i, (void)j, (void)sample, (void)id;
 	return 0;
@@ -30,14 +32,14 @@ static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i
 #endif
 #if !QUICK
 
-static __device__ __forceinline__ float kept(uint64_t from, int64_t further, int64_t sample)
+static __device__ __forceinline__ float kept(uint64_t from, int64_t further, int piece, int64_t sample)
 {
 #if DROP
-	const bool in = pd_random_at(from + (uint64_t)further * PD_RANDOM_STEP) >= DROPPED;
+	const bool in = pd_random_piece(pd_mix(from + (uint64_t)further * PD_RANDOM_STEP), piece) >= DROPPED;
 
 	return EVALUATES && sample < 0 ? 1 : in ? KEEP : 0;
 #else
-	(void)from, (void)further, (void)sample;
+	(void)from, (void)further, (void)piece, (void)sample;
 	return 1;
 #endif
 }
