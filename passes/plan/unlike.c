@@ -64,6 +64,18 @@ static bool give(Staged *x, int from, int to)
 	return true;
 }
 
+/* A stage's groups double with devices of a neighbour. */
+static bool grow(Staged *x, int s, int by)
+{
+	const int n = by >= 0 && by < x->n ? devices_of(x, s) : 0;
+
+	if (!n || n % x->members[by] || devices_of(x, by) <= n || x->members[s] > GROUP_MOST / 2)
+		return false;
+	x->replicas[by] -= n / x->members[by];
+	x->members[s] *= 2;
+	return true;
+}
+
 static bool shape(Staged *x, StagedMove move, int s)
 {
 	x->until = NULL; /* other shapes, other cuts */
@@ -80,6 +92,8 @@ static bool shape(Staged *x, StagedMove move, int s)
 		x->replicas[s] *= 2;
 		x->members[s] /= 2;
 		return true;
+	case MOVE_GROW: return grow(x, s, s + 1);
+	case MOVE_GROW_BACK: return grow(x, s, s - 1);
 	case MOVE_GIVE: return s + 1 < x->n && give(x, s, s + 1);
 	default: return s + 1 < x->n && give(x, s + 1, s);
 	}

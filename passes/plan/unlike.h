@@ -25,11 +25,13 @@ typedef struct StagedRoom {
 } StagedRoom;
 
 typedef enum StagedMove {
-	MOVE_WIDER,    /* twice as many devices a replica, half the replicas */
-	MOVE_NARROWER, /* the other way */
-	MOVE_GIVE,     /* devices of the end of the stage become the next one's */
-	MOVE_TAKE,     /* devices of the next one's front become the stage's */
-	MOVE_EARLIER,  /* it ends one place earlier */
+	MOVE_WIDER,     /* twice as many devices a replica, half the replicas */
+	MOVE_NARROWER,  /* the other way */
+	MOVE_GIVE,      /* devices of the end of the stage become the next one's */
+	MOVE_TAKE,      /* devices of the next one's front become the stage's */
+	MOVE_GROW,      /* twice as many devices a replica, with as many of the next one's front */
+	MOVE_GROW_BACK, /* with as many of the end of the one before */
+	MOVE_EARLIER,   /* it ends one place earlier */
 	MOVE_LATER,
 	MOVE_ZERO_LESS, /* replicas divide less, more */
 	MOVE_ZERO_MORE,
@@ -46,10 +48,12 @@ bool staged_move(Arena *a, const StagedRoom *room, const Staged *x, StagedMove m
 int staged_starts(Arena *a, const Cluster *c, int zero, int64_t micro, Staged **to);
 /* What came of a plan. */
 typedef struct StagedTrial {
-	const Staged *as; /* with the cuts that it got; NULL: it has no plan */
-	double each;      /* seconds per sample */
+	const Staged *asked; /* as it was looked at */
+	const Staged *as;    /* with the cuts that it got; NULL: it has no plan */
+	double each;         /* seconds per sample */
 	double over; /* above 1 where it does not fit into memory: bytes that are needed, in relation to the limit */
 	void *of;    /* the caller's */
+	int moves;   /* that were looked at */
 } StagedTrial;
 
 /* A search (unlike_search.c). look: what comes of a plan, `of` in it; most: so many are looked at. */
@@ -59,13 +63,14 @@ typedef struct StagedSearch {
 	StagedTrial (*look)(void *of, const Staged *x);
 	void *of;
 	int most, tried;
-	double known; /* seconds per sample of the plan that a better one is looked for; INFINITY: there is none */
-	Map seen;     /* by staged_key */
+	Map seen; /* by staged_key */
+	StagedTrial **plan;
+	int n, cap;              /* those that have a plan */
 	const StagedTrial *best; /* of those that were looked at; NULL: none has a plan */
 } StagedSearch;
 
 /* From the plans `from`, which were looked at before, and from those of staged_starts for `zero` and `micro`. */
-void staged_search(StagedSearch *q, const StagedTrial *from, int nfrom, int zero, int64_t micro);
+void staged_search(StagedSearch *q, StagedTrial *from, int nfrom, int zero, int64_t micro);
 bool staged_alike(const Staged *x); /* could --tensor N say it? */
 /* Settings for it; the strings of x stay. room: what of x is said, and not as it was. */
 void staged_settings(Arena *a, const StagedRoom *room, const Staged *x, PlanSettings *p);

@@ -301,8 +301,8 @@ static void found_unlike(Compile *c, const StagedSearch *q)
 		f->best = q->best->of;
 		f->name = staged_text(c->a, f->best->as);
 		f->settings = c->o->t.plan;
-		f->micro = f->best->as->micro;
-		staged_settings(c->a, &q->room, f->best->as, &f->settings);
+		f->micro = q->best->asked->micro;
+		staged_settings(c->a, &q->room, q->best->asked, &f->settings); /* so that the cuts are found again */
 		f->taken = better(f->best, &c->mesh[c->mesh_taken], UNLIKE);
 	}
 	f->told = told_unlike(c, f);
@@ -319,7 +319,6 @@ static void choose_unlike(Compile *c, const Cluster *machine)
 	StagedSearch q = { .a = c->a,
 		.most = most_trials(c, machine),
 		.look = look_unlike,
-		.known = like->fits ? each(like) : INFINITY,
 		.of = &l,
 		.room = { .c = machine,
 			.samples = like->samples,
