@@ -97,6 +97,16 @@ static Operand *operand_of(Eight *e, Node *n, int i)
 /* Rows are wanted along k: operand a lies so where it is not transposed, b where it is. */
 static int lies_across(const Node *n, int i) { return i ? attr_int(n, "transB") == 0 : attr_int(n, "transA") != 0; }
 
+/* A name that does not depend on the plan, for checkpoints: of a weight, or of the model's node that reads it first, "in" or "gradient". */
+static const char *state_name(Eight *e, const Operand *o)
+{
+	const char *node = o->first->loc.name;
+
+	if (o->x->kind == VAL_PARAM || !node || !*node)
+		return arena_printf(e->p->m->arena, "%s:scale", o->x->name);
+	return arena_printf(e->p->m->arena, "%s:%s.scale", node, o->to == DT_f8e5m2 ? "gradient" : "in");
+}
+
 static void quantize(Eight *e, Operand *o)
 {
 	Module *m = e->p->m;
@@ -107,8 +117,7 @@ static void quantize(Eight *e, Operand *o)
 
 	b.g = made ? made->graph : o->first->graph;
 	b.before = made ? made->next : o->first;
-	o->state = module_param(
-		m, arena_printf(m->arena, "%s:scale", o->x->name), type_make(DT_f32, 1, &state), PARAM_STATE);
+	o->state = module_param(m, state_name(e, o), type_make(DT_f32, 1, &state), PARAM_STATE);
 	o->state->param->own = true;
 	PUSH(m->arena, e->s->param, e->s->nparam, e->s->capparam) = o->state;
 	Node *q = quantize_make(&b, o->x, o->state, o->to,
