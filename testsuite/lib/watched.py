@@ -23,7 +23,7 @@ def suites(target):
     if target == 'cuda':
         out += [['products'], ['products', '--amp', 'fp16'], ['attention', '--amp', 'both'], ['graphs'], ['nccl']]
     return out + [['optimizers'], ['losses']][:0 if target == 'cuda' else 2] + [['amp', *to, '--amp', amp, '--steps', '5', '--no-plans', 'mlp', 'gpt2_mini']
-        for amp in ('bf16', 'fp16')]
+        for amp in ('bf16', 'fp16', *(['fp8'] if target == 'cuda' else []))]
 
 
 def run(lines, only, env, found):
