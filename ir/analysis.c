@@ -119,6 +119,18 @@ const Value *gradient_of(const Value *sum)
 	return n ? n->in[0] : NULL;
 }
 
+Value *added_where_made(const Node *sum)
+{
+	Value *v = sum->in[0];
+
+	while (v->kind == VAL_NODE && v->nuses == 1 &&
+		((optab[v->def->op]->flags & OP_VIEW) || v->def->op == OP_GatherAdd))
+		v = v->def->in[0];
+	if (v->kind != VAL_NODE || v->nuses != 1)
+		return NULL;
+	return product_adds(v->def) || (v->def->op == OP_GatherGrad && v->type.dtype == DT_f32) ? v : NULL;
+}
+
 int64_t part_of_sum(const Value *sum)
 {
 	const Node *n = update_of(sum);

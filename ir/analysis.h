@@ -15,6 +15,9 @@ void list_kept(Module *m, Stage *s);       /* Stage.keep anew, after its graphs 
 double rows_touched(const Value *w, double lookups);
 /* The parameter that a sum becomes the gradient of; NULL: none. */
 const Value *gradient_of(const Value *sum);
+/* The value that the node which makes it can add to what Accumulate `sum` sums (Gemm, MatMul, GatherGrad {into_sum}); the operand of
+ * that shows it, or has rows added in place. NULL: nothing does, or others read it. */
+Value *added_where_made(const Node *sum);
 /* How much of that parameter each replica updates (attribute `part`); 0: all of it. */
 int64_t part_of_sum(const Value *sum);
 /* Which operand of an update node is the gradient. */

@@ -124,6 +124,8 @@ void find_grads(PlanModel *p, const Graph *g, const Training *t, Arena *scratch)
 			PlanGrad *q = piece(p, n->stage, &cap);
 			q->bytes = 64 * ((double)((value_bytes(x->sum) + 63) / 64));
 			q->weight = weight_of(p, gradient_of(x->sum));
+			if (q->weight >= 0)
+				p->weight[q->weight].added = sums_where_made(t) && added_where_made(x->sum->def);
 			q->joined = x->left && --*x->left;
 		}
 	}

@@ -312,7 +312,7 @@ static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
 		trained += learns ? (double)value_bytes(v) : 0;
 		PUSH(p->a, p->weight, p->nweight, cap) =
 			(PlanWeight){ arena_dup(p->a, layer, sizeof *layer * (size_t)n), n, (double)value_bytes(v),
-				learns, again, v };
+				learns, again, false, v };
 	}
 	p->state = trained > 0 ? state / trained : 0;
 }
@@ -601,7 +601,7 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 			continue;
 		int *layer = NEW(a, int);
 		*layer = i;
-		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true, true, NULL };
+		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true, true, false, NULL };
 	}
 	p->grad = NEWN(a, PlanGrad, n);
 	for (int i = n - 1; i >= 0; i--)

@@ -27,6 +27,7 @@ typedef struct PlanWeight {
 	int *layer, n;
 	double bytes;
 	bool trained, again; /* again: read in a backward, too, which may want an older version than the newest */
+	bool added;          /* its gradient is made where the sum over microbatches lies */
 	const Value *value;
 } PlanWeight;
 
@@ -150,13 +151,14 @@ typedef struct Trial {
 
 /* Costs of a stage of a trial. */
 typedef struct TrialStage {
-	double *fwd, *bwd, *update;                /* by class */
-	double weights, trained, grads, slot, tmp; /* bytes on a device; slot: per microbatch in flight */
-	double stashed;                            /* bytes of a version, where there are several */
-	double parts;                              /* replicas that divide the optimizer's state (--zero); else 1 */
-	double sums;                               /* those that divide sums of gradients (--zero 2); else 1 */
-	double gathered;                           /* those that divide weights (--zero 3); else 1 */
-	double kept;                               /* bytes of slot that computing all again would spare */
+	double *fwd, *bwd, *update;         /* by class */
+	double weights, trained, slot, tmp; /* bytes on a device; slot: per microbatch in flight */
+	double grads, leaf;                 /* the largest gradient, and the largest that is made beside its sum */
+	double stashed;                     /* bytes of a version, where there are several */
+	double parts;                       /* replicas that divide the optimizer's state (--zero); else 1 */
+	double sums;                        /* those that divide sums of gradients (--zero 2); else 1 */
+	double gathered;                    /* those that divide weights (--zero 3); else 1 */
+	double kept;                        /* bytes of slot that computing all again would spare */
 	double only;    /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
 	bool again;     /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
 	double in, out; /* bytes per microbatch that come from and go to other stages, gradients included */
