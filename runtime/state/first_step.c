@@ -11,7 +11,7 @@
 enum { MOST_UPDATES = 1 << 30 }; /* bytes of later updates; beyond, they are not told */
 
 static FILE *file;
-static bool each, muted;
+static bool each, muted, over;  /* over: the step was counted */
 static const char *memory;      /* the arena */
 static bool *fresh, some_fresh; /* by parameter: its gradient was told since the last settling */
 static const void **updated;    /* by parameter: where its newest version lies; NULL: at its place in the arena */
@@ -52,7 +52,7 @@ static first_record of_micro(first_kind kind, int mb)
 	return (first_record){ .kind = kind, .step = at / n, .mb = (int32_t)(at % n) };
 }
 
-static int64_t update_now(void) { return rt_update < 0 ? rt_step : rt_update; }
+static int64_t update_now(void) { return rt_update < 0 ? rt_step - over : rt_update; }
 
 /* Images that lie channels-last, as a model has them. */
 static char *plain(const char *v, size_t size, int64_t n, int64_t channels, int64_t pixels)
@@ -183,6 +183,7 @@ void rt_first_end(const pd_program *p, const char *arena)
 {
 	if (!file)
 		return;
+	over = true;
 	rt_first_settle();
 	for (int i = 0; i < p->nparams && !each; i++) {
 		const void *sum = rt_gradient(i);
