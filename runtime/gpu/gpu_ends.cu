@@ -54,14 +54,16 @@ static __global__ void end_of(
 		((uint8_t *)also)[row * wide + byte] = (uint8_t)bits;
 }
 
-/* Sums of k rows of n, a block per 32 columns, whose warps share the rows. */
-template <class F, class G> static __global__ void sum_rows(typename G::T *sum, const typename F::T *x, int k, int n)
+/* Sums of k rows of n, a block per 32 columns and share of the rows, which its warps share in turn. */
+template <class F, class G>
+static __global__ void sum_rows(typename G::T *sum, const typename F::T *x, int k, int n, int shares)
 {
 	__shared__ float part[32][32];
-	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, j = blockIdx.x * 32 + lane;
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = blockIdx.x % shares,
+		  j = blockIdx.x / shares * 32 + lane;
 	float s = 0;
 
-	for (int64_t i = warp; j < n && i < k; i += 32)
+	for (int64_t i = 32 * share + warp; j < n && i < k; i += 32 * shares)
 		s += F::load(x + i * n + j);
 	part[warp][lane] = s;
 	__syncthreads();
@@ -69,7 +71,18 @@ template <class F, class G> static __global__ void sum_rows(typename G::T *sum, 
 		return;
 	for (int w = 1; w < 32; w++)
 		s += part[w][lane];
-	G::store(sum + j, s);
+	G::store(sum + (int64_t)share * n + j, s);
+}
+
+template <class G> static __global__ void join_rows(typename G::T *sum, const float *part, int n, int shares)
+{
+	const int j = blockIdx.x * blockDim.x + threadIdx.x;
+	float s = 0;
+
+	for (int k = 0; j < n && k < shares; k++)
+		s += part[(int64_t)k * n + j];
+	if (j < n)
+		G::store(sum + j, s);
 }
 
 /* A block per 1024 points of a channel of an image. */
@@ -272,10 +285,34 @@ PD_HOST void pd_end_of(const pd_product_desc *d, void *y, void *also, const void
 		start_end<device::f32>(d, y, also, bias, kept);
 }
 
+/* Where columns are few for 132 multiprocessors, which have two such blocks each, of at least 256 rows. */
+static int shares_of(int k, int n)
+{
+	const int across = (n + 31) / 32, most = k / 256, shares = across ? 264 / across : 1;
+
+	return shares < 2 || most < 2 ? 1 : shares < most ? shares : most;
+}
+
+PD_HOST size_t pd_sum_rows_room(int k, int n)
+{
+	const int shares = shares_of(k, n);
+
+	return shares > 1 ? (size_t)shares * (size_t)n * sizeof(float) : 0;
+}
+
 template <class F, class G> static void start_sum(void *sum, const void *x, int k, int n)
 {
-	PD_LAUNCH((device::sum_rows<F, G>), pd_blocks(n, 32), 1024, 0, (typename G::T *)sum, (const typename F::T *)x,
-		k, n);
+	const int shares = shares_of(k, n);
+	const typename F::T *from = (const typename F::T *)x;
+
+	if (shares == 1) {
+		PD_LAUNCH((device::sum_rows<F, G>), pd_blocks(n, 32), 1024, 0, (typename G::T *)sum, from, k, n, 1);
+		return;
+	}
+	float *part = (float *)pd_room(pd_sum_rows_room(k, n));
+
+	PD_LAUNCH((device::sum_rows<F, device::f32>), pd_blocks(n, 32) * shares, 1024, 0, part, from, k, n, shares);
+	PD_LAUNCH(device::join_rows<G>, pd_blocks(n, 64), 64, 0, (typename G::T *)sum, (const float *)part, n, shares);
 }
 
 PD_HOST void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n)

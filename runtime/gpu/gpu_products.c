@@ -373,6 +373,8 @@ void pd_product_init(pd_product *p, const pd_product_desc *d)
 		o = in_parts(d, false, false);
 		o->next = forms;
 		forms = o;
+		if (d->sum) /* the library may refuse it yet */
+			pd_room_open(pd_sum_rows_room(d->k, d->sum == 1 ? d->m : d->n));
 	}
 	o->uses++;
 	p->impl = o;

@@ -219,6 +219,7 @@ void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, 
 void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points, bool nhwc);
 size_t pd_sum_images_room(pd_dtype t, int64_t n, int c, int64_t points, bool nhwc);
 void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points, bool nhwc, float *room);
+size_t pd_sum_rows_room(int k, int n); /* bytes of pd_room for it */
 void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n);
 
 /* What kernels call: gpu.h. */
