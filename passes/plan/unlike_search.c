@@ -1,19 +1,19 @@
 /* The search for a plan whose stages are divided unlike, the best first: of all plans that were looked at, the best that has a neighbour
  * left (unlike.c) has the next one looked at, until trials are used up. So it goes uphill from neighbour to neighbour, and from a summit
- * to those next to it. A plan is better if it is faster by a thousandth; where none fits, if it lacks less memory. What comes of a plan
- * the caller says, who compiles it and has it played by the simulator. */
+ * to those next to it. A plan is better if it is faster by a thousandth; behind all that fit come those that
+ * lack memory, in the order in which they were met. What comes of a plan the caller says, who compiles it and has it played by the
+ * simulator. */
 #include "unlike.h"
 
-static const double STEP = 1 - 1e-3; /* of what the other takes or lacks */
+static const double STEP = 1 - 1e-3; /* of what the other takes */
 
 static bool fits(const StagedTrial *t) { return t->over <= 1; }
 
-/* What does not fit is the better the less it lacks. */
 static bool better(const StagedTrial *x, const StagedTrial *y)
 {
 	if (!y || fits(x) != fits(y))
 		return !y || fits(x);
-	return fits(x) ? x->each < STEP * y->each : x->over < STEP * y->over;
+	return fits(x) && x->each < STEP * y->each;
 }
 
 static void look(StagedSearch *q, const Staged *x)
