@@ -25,6 +25,7 @@ TOKEN = 6 * 124.4e6 + 12 * 12 * 768 * 1024, 'a token 6 x 124.4e6 parameters + 12
 BENCH = {
     'gpt2': ('gpt2_small.onnx', GPT2, 'tokens', 8 * 1024, *TOKEN),
     'gpt2_plain': ('gpt2_small.onnx', GPT2, 'tokens', 8 * 1024, *TOKEN),        # without its Dropout nodes
+    'gpt2_fp8': ('gpt2_small.onnx', [*GPT2, '--amp', 'fp8'], 'tokens', 8 * 1024, *TOKEN),
     'resnet50': ('resnet50.onnx', ['--micro-batch', '128', '--global-batch', '128', '--amp', 'bf16'], 'images', 128, 3 * 8.2e9, 'an image 3 x 8.2e9'),
     'mlp': ('mnist_mlp.onnx', ['--micro-batch', '512', '--global-batch', '512'], 'samples', 512, 0, ''),
     'lstm_lm': ('', ['--micro-batch', '20', '--global-batch', '20', '--loss', 'softmax_ce'], 'tokens', 20 * 35, 0, ''),
@@ -63,6 +64,7 @@ def suites(quick):
     out += [(f'model {m}', [*oracle, '--only', 'one-train', models[m]]) for m in models if m not in own]       # other exports of networks that are there
     out += [(f'amp {m}', [T.suite('amp'), '--target', 'cuda', '--no-plans', m]) for m in own]
     out += [('amp fp16 mlp', [T.suite('amp'), '--target', 'cuda', '--no-plans', '--amp', 'fp16', 'mlp'])]
+    out += [(f'amp fp8 {m}', [T.suite('amp'), '--target', 'cuda', '--no-plans', '--amp', 'fp8', m]) for m in ('mlp', 'gpt2_mini')]
     out += [('amp attention', [T.suite('attention'), '--amp', 'both'])]
     out += [(f'bits {m}', [T.suite('reproducible'), '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
             for m in ('mlp', 'gpt2_mini')]
