@@ -163,8 +163,8 @@ static void do_now(cudaStream_t s, standin_run *run, void *what)
 {
 	order_point *deed = order_told(s ? s->line : 0);
 
-	if (s || made[0]) /* what no stream is named for counts with the first one */
-		(s ? s : made[0])->told++;
+	if (s)
+		s->told++;
 	order_begins(deed);
 	if (run(what) != STANDIN_DONE)
 		abort();
@@ -182,7 +182,8 @@ API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t b
 		push(&captured->v, &captured->room, captured->n, (work){ .run = run, .what = copy_of(what, bytes) });
 		captured->n++;
 	} else if (!s || !s->lazy) {
-		do_now(s, run, (void *)what);
+		do_now(s ? s : made[0], run,
+			(void *)what); /* kernels name no stream: the first, where there is one yet */
 	} else {
 		queue(s, (work){ .run = run, .what = copy_of(what, bytes), .deed = order_told(s->line) });
 	}
