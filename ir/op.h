@@ -157,6 +157,8 @@ Node *product_make(Builder *b, const ProductForm *f);
 Node *score_loss_make(Builder *b, OpKind op, const Node *of, int nin, Value *const *in, int64_t classes, DType t);
 /* ops/norm: rows from axis on stay in registers of a GPU, so that what lies round a normalisation can be part of it. */
 bool norm_in_registers(const Type *x, int64_t axis);
+/* Elements that lie in a row of what Dropout takes, of which some share a draw; rows: its attribute. */
+int64_t dropout_width(const Type *t, int64_t rows);
 int64_t product_rows(const Node *n); /* of a Product's result as one matrix; 0: it is several */
 bool product_adds(const Node *
 		n); /* a Gemm or MatMul that a CPU can add to what lies where its result goes: one f32 matrix, no bias */

@@ -585,14 +585,10 @@ PD_ANYWHERE static inline float pd_random_unit(uint64_t seed, uint64_t node, uin
 {
 	return (float)(pd_random_bits(seed, node, sample, element) >> 8) * 0x1p-24f; /* [0, 1) */
 }
-/* Whether dropout of this ratio keeps an element of a stream. */
-PD_ANYWHERE static inline bool pd_random_keeps(uint64_t stream, uint64_t element, float ratio)
-{
-	return (float)(pd_random_of(stream, element) >> 8) * 0x1p-24f >= ratio;
-}
 
-/* One draw serves four elements of a row of `width`: j, j + 1, j + 8, j + 9, where j is even and below 8 of its 16, for so many a thread of
- * a GPU has of a product by tensor cores. Which of a stream it is; the 16 bits of one of them, piece j % 16 / 8 * 2 + j % 2; both. */
+/* Dropout keeps what has 16 bits that are not below a limit. One draw serves four elements of a row of `width`: j, j + 1, j + 8, j + 9,
+ * where j is even and below 8 of its 16, for so many a thread of a GPU has of a product by tensor cores. Which of a stream it is; the 16
+ * bits of one of them, piece j % 16 / 8 * 2 + j % 2; both; those of elements j to j + 15, j a multiple of 16. */
 PD_ANYWHERE static inline uint64_t pd_random_group(uint64_t row, uint64_t width, uint64_t j)
 {
 	return row * ((width + 15) / 16 * 4) + j / 16 * 4 + j % 8 / 2;
@@ -601,12 +597,23 @@ PD_ANYWHERE static inline uint32_t pd_random_piece(uint64_t drawn, int piece)
 {
 	return (uint32_t)(drawn >> 16 * piece) & 0xffff;
 }
-PD_ANYWHERE static inline uint32_t pd_random_four(
-	uint64_t seed, uint64_t node, uint64_t sample, uint64_t row, uint64_t width, uint64_t j)
+PD_ANYWHERE static inline uint32_t pd_random_four(uint64_t stream, uint64_t row, uint64_t width, uint64_t j)
 {
 	return pd_random_piece(
-		pd_mix(pd_random_place(pd_random_stream(seed, node, sample), pd_random_group(row, width, j))),
-		(int)(j % 16 / 8 * 2 + j % 2));
+		pd_mix(pd_random_place(stream, pd_random_group(row, width, j))), (int)(j % 16 / 8 * 2 + j % 2));
+}
+static inline void pd_random_sixteen(uint16_t bits[16], uint64_t stream, uint64_t row, uint64_t width, uint64_t j)
+{
+	const uint64_t place = pd_random_place(stream, pd_random_group(row, width, j));
+
+	for (int g = 0; g < 4; g++) {
+		const uint64_t drawn = pd_mix(place + (uint64_t)g * PD_RANDOM_STEP);
+
+		bits[2 * g] = (uint16_t)drawn;
+		bits[2 * g + 1] = (uint16_t)(drawn >> 16);
+		bits[2 * g + 8] = (uint16_t)(drawn >> 32);
+		bits[2 * g + 9] = (uint16_t)(drawn >> 48);
+	}
 }
 
 /* ---- 16-bit floats: values of them lie in memory as uint16_t and are computed with as float. Rounding is to the nearest,

@@ -34,11 +34,13 @@ static int64_t sample_of(const Node *drop)
 	return t->rank && t->dim[0] ? type_numel(t) / (t->dim[0] / attr_int(drop, "rows")) : type_numel(t);
 }
 
-/* Rows of x that are normalised stay in registers, and each lies in one sample of what is dropped. */
+/* Rows of x that are normalised stay in registers, and are those of what is dropped. */
 static bool by_rows(const Node *norm, const Value *x, const Value *scale, const Node *drop)
 {
 	return norm_in_registers(&x->type, attr_int(norm, "axis")) &&
-	       (!drop || (drop->in[0]->type.layout == LAYOUT_PLAIN && sample_of(drop) % type_numel(&scale->type) == 0));
+	       (!drop ||
+		       (drop->in[0]->type.layout == LAYOUT_PLAIN && attr_int(drop, "degree") == 1 &&
+			       dropout_width(&drop->in[0]->type, attr_int(drop, "rows")) == type_numel(&scale->type)));
 }
 
 static void draw_as(Node *norm, const Node *drop)

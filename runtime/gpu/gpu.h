@@ -60,6 +60,26 @@ template <int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read
 	return *(const pd_vec<T, N> *)(const void *)from;
 }
 
+/* Whether dropout keeps elements j to j + N - 1 of a row (pd_random_four), j a multiple of N and N 1, 4 or 8. */
+template <int N>
+static __device__ __forceinline__ pd_vec<uint8_t, N> pd_kept(
+	uint64_t stream, uint64_t row, uint64_t width, uint64_t j, uint32_t dropped)
+{
+	const uint64_t place = pd_random_place(stream, pd_random_group(row, width, j));
+	const int half = (int)(j % 16 / 8 * 2);
+	pd_vec<uint8_t, N> kept;
+
+	PD_UNROLL
+	for (int u = 0; u < N; u += 2) {
+		const uint64_t drawn = pd_mix(place + (uint64_t)(u / 2) * PD_RANDOM_STEP);
+
+		kept.v[u] = pd_random_piece(drawn, half + (N == 1 ? (int)(j % 2) : 0)) >= dropped;
+		if (u + 1 < N)
+			kept.v[u + 1] = pd_random_piece(drawn, half + 1) >= dropped;
+	}
+	return kept;
+}
+
 /* pd_read where it stands: the compiler moves no such read behind another, nor to where its value is wanted. */
 template <int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read_now(const T *from)
 {

@@ -79,6 +79,7 @@ static void test_fours(void **state)
 	static const int near[][2] = { { 0, 1 }, { 0, 2 }, { 0, 4 }, { 0, 8 }, { 0, 9 }, { 0, 16 }, { 1, 0 },
 		{ 1, 1 } };
 	static uint32_t v[ROWS][WIDTH];
+	uint16_t together[16];
 
 	(void)state;
 	for (uint64_t width = 1; width < 80; width++) /* no draw is of two rows */
@@ -89,8 +90,11 @@ static void test_fours(void **state)
 
 		for (uint64_t i = 0; i < ROWS; i++)
 			for (uint64_t j = 0; j < WIDTH; j++) {
-				v[i][j] = pd_random_four(1, id, 7, i, WIDTH, j);
+				v[i][j] = pd_random_four(pd_random_stream(1, id, 7), i, WIDTH, j);
 				assert_true(v[i][j] < 1 << BITS);
+				if (j % 16 == 0)
+					pd_random_sixteen(together, pd_random_stream(1, id, 7), i, WIDTH, j);
+				assert_int_equal(v[i][j], together[j % 16]);
 				for (int b = 0; b < BITS; b++)
 					ones[b] += v[i][j] >> b & 1;
 			}

@@ -445,14 +445,6 @@ static void call_hole(const Node *n, Holes *h)
 		hole_text(h, "CUDA_CALL", "$k(%s, pd_sample_of_step($mb), $ID);", args);
 }
 
-/* Scores whose 16 bits (pd_random_four) are below it are dropped: the ratio within 1 / 131072. */
-static unsigned dropped_below(double ratio)
-{
-	const double least = floor(ratio * 0x1p16 + 0.5);
-
-	return least < 0xffff ? (unsigned)least : 0xffff;
-}
-
 static void holes(const Node *n, Holes *h)
 {
 	const struct attention *at = n->attr;
@@ -495,9 +487,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MEMBERS", at->parts > 1);
 	hole_text(h, "HEAD", at->parts > 1 ? "(heads + h)" : "h");
 	hole_int(h, "EVALUATES", at->evaluates && !is_grad(n));
-	hole_text(h, "DROPPED", "%uu", dropped_below(at->ratio));
+	drop_holes(h, at->ratio, at->seed);
 	hole_text(h, "KEEP", "%s", c_literal(h->arena, n->in[0]->type.dtype, 1 / (1 - at->ratio), 0));
-	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lld", (long long)at->id);
 	hole_int(h, "PAR", heads * (is_grad(n) ? 1 : blocks) > 1 && heads * g.tq * g.tk * g.d >= 65536);
 	tile_holes(n, h, &g);

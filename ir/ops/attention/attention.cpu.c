@@ -47,6 +47,9 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 		const int keys = TK;
 #endif
 		T p[ROWS * TK];
+#if DROP
+		const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)(sample + b));
+#endif
 
 		pd_gemm(0, !KT, rows, keys, D, q + b * QB + h * QH + (int64_t)first * QR, QR, k + b * KB + h * KH, KR, 0, p, TK);
 		for (int r = 0; r < rows; r++) {
@@ -91,9 +94,14 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 					row[j] *= sum;
 			} else
 #endif
-			for (int j = 0; j < len; j++)
-				row[j] = pd_random_four(SEED, id, (uint64_t)(sample + b), (uint64_t)(HEAD * TQ + i), TK, (uint64_t)j) >=
-					DROPPED ? row[j] * sum * KEEP : 0;
+			for (int j = 0; j < len; j += 16) {
+				const int some = len - j < 16 ? len - j : 16;
+				uint16_t bits[16];
+
+				pd_random_sixteen(bits, stream, (uint64_t)(HEAD * TQ + i), TK, (uint64_t)j);
+				for (int u = 0; u < some; u++)
+					row[j + u] = bits[u] >= DROPPED ? row[j + u] * sum * KEEP : 0;
+			}
 #else
 #pragma omp simd
 			for (int j = 0; j < len; j++)

@@ -59,8 +59,8 @@ static void NAME(
 #if EVALUATES
 			if (sample >= 0)
 #endif
-				p[j] = pd_random_four(SEED, id, (uint64_t)(sample + b), (uint64_t)(HEAD * TQ + i), TK,
-					       (uint64_t)j) >= DROPPED
+				p[j] = pd_random_four(pd_random_stream(SEED, id, (uint64_t)(sample + b)),
+					       (uint64_t)(HEAD * TQ + i), TK, (uint64_t)j) >= DROPPED
 				               ? p[j] * KEEP
 				               : 0;
 #endif

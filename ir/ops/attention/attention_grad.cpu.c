@@ -44,6 +44,9 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 		const T *restrict kn = k + b * KB + h * KH, *restrict vn = v + b * VB + h * VH;
 		T *restrict dkn = dk + b * KB + h * KH, *restrict dvn = dv + b * VB + h * VH;
 		T p[ROWS * TK], d[ROWS * TK];
+#if DROP
+		const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)(sample + b));
+#endif
 
 #if KT
 		for (int c = 0; c < D; c++)
@@ -92,11 +95,15 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 					row[j] = EXP(SCORE - l - m);
 				}
 #if DROP
-				for (int j = 0; j < len; j++) {
-					const int in = pd_random_four(SEED, id, (uint64_t)(sample + b),
-						(uint64_t)(HEAD * TQ + i), TK, (uint64_t)j) >= DROPPED;
-					drow[j] = in ? drow[j] * KEEP : 0;
-					row[j] = in ? row[j] : -row[j];
+				for (int j = 0; j < len; j += 16) {
+					const int some = len - j < 16 ? len - j : 16;
+					uint16_t bits[16];
+
+					pd_random_sixteen(bits, stream, (uint64_t)(HEAD * TQ + i), TK, (uint64_t)j);
+					for (int u = 0; u < some; u++) {
+						drow[j + u] = bits[u] >= DROPPED ? drow[j + u] * KEEP : 0;
+						row[j + u] = bits[u] >= DROPPED ? row[j + u] : -row[j + u];
+					}
 				}
 				for (int j = 0; j < len; j++) {
 					const T ds = (row[j] < 0 ? -row[j] : row[j]) * (drow[j] - t);
@@ -112,9 +119,8 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 				for (int j = len; j < keys; j++) {
 #if FILLED && DROP
-					const uint64_t at = (uint64_t)(HEAD * TQ + i);
-					row[j] = pd_random_four(SEED, id, (uint64_t)(sample + b), at, TK, (uint64_t)j) >= DROPPED ?
-						EXP(FILL - l - m) * KEEP : 0;
+					const uint32_t bits = pd_random_four(stream, (uint64_t)(HEAD * TQ + i), TK, (uint64_t)j);
+					row[j] = bits >= DROPPED ? EXP(FILL - l - m) * KEEP : 0;
 #elif FILLED
 					row[j] = EXP(FILL - l - m);
 #else

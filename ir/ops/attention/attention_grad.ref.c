@@ -41,8 +41,8 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 		for (int j = 0; j < len; j++) {
 			T s = 0, keep = 1;
 #if DROP
-			keep = pd_random_four(SEED, id, (uint64_t)(sample + b), (uint64_t)(HEAD * TQ + i), TK,
-				       (uint64_t)j) >= DROPPED
+			keep = pd_random_four(pd_random_stream(SEED, id, (uint64_t)(sample + b)),
+				       (uint64_t)(HEAD * TQ + i), TK, (uint64_t)j) >= DROPPED
 			               ? KEEP
 			               : 0;
 #endif

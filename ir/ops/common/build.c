@@ -1,4 +1,5 @@
 /* Nodes and attributes by name, for gradients; the checks that shape rules share. */
+#include <math.h>
 #include <string.h>
 #include "ir/base/buf.h"
 #include "common.h"
@@ -206,6 +207,14 @@ void half_holes(Holes *h, DType t)
 	hole_text(h, "TS", "%s", dtype_c(t));
 	hole_text(h, "LOAD", "%s%s", half ? "pd_from_" : "", half ? dtype_name(t) : "");
 	hole_text(h, "STORE", "%s%s", half ? "pd_to_" : "", half ? dtype_name(t) : "");
+}
+
+void drop_holes(Holes *h, double ratio, int64_t seed)
+{
+	const double least = floor(ratio * 0x1p16 + 0.5);
+
+	hole_text(h, "DROPPED", "%uu", least < 0xffff ? (unsigned)least : 0xffff);
+	hole_text(h, "SEED", "%lldu", (long long)seed);
 }
 
 const char *copy_order(Arena *a, const Type *x, const Type *y)

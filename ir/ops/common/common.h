@@ -74,6 +74,8 @@ bool need_same_shape(const Node *n, Diag *d, const Value *v, const Type *want);
 /* Binds what kernels of 16-bit floats need: HALF, TS (how an element of t lies in memory), LOAD and STORE (from there to
  * f32 and back; empty for other types). */
 void half_holes(Holes *h, DType t);
+/* Where random numbers drop elements: SEED, and DROPPED, 16 bits below which one is dropped (pd_random_four): of the ratio within 1 / 131072. */
+void drop_holes(Holes *h, double ratio, int64_t seed);
 
 /* ---- names of kernels ---- */
 const char *dims_name(Arena *a, const Type *t); /* "32x784", "8x3x4x4nhwc", "1" */

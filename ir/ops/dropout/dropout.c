@@ -1,15 +1,16 @@
 /* Dropout in training: y = x / (1 - ratio) where a random number is at least ratio, else 0. The numbers are counted by
- * node (id), global sample and element, so they are the same for every plan; the first axis is the batch, or holds so
- * many `rows` of each sample, one sample behind the other. The mask
- * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. Elements are counted in plain
- * order, also where they lie channels-last. Of a part (ir/shard.h): runs of `run` elements, of `degree` times as many a sample.
+ * node (id), global sample and element, four of which share a draw (pd_random_four), so they are the same for every plan, and
+ * where attention takes a Dropout in; the first axis is the batch, or holds so many `rows` of each sample, one sample behind
+ * the other. The mask goes to the second output, from which the gradient works. In programs that evaluate, y = x there.
+ * Elements are counted in plain order, also where they lie channels-last. Of a part (ir/shard.h): runs of `run` elements, of
+ * `degree` times as many a sample, whose rows are `width` wide.
  * On GPUs, made by passes/gpu/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. Where a
  * normalisation takes both in (ir/ops/norm/layernorm.c), no mask is kept: it is drawn again. */
 #include "../common/common.h"
 
 struct dropout {
 	double ratio;
-	int64_t id, seed, evaluates, to, rows, run, degree;
+	int64_t id, seed, evaluates, to, rows, run, degree, width;
 };
 
 static bool shape(Node *n, Diag *d)
@@ -46,6 +47,13 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		dx[0] = mk(b, OP_DropoutGrad, n->attr, NULL, 2, dy[0], n->out[1]);
 }
 
+int64_t dropout_width(const Type *t, int64_t rows)
+{
+	const int64_t width = t->rank > 1 ? t->dim[t->rank - 1] : rows;
+
+	return width ? width : 1;
+}
+
 /* The plain place of element i of a sample that lies channels-last. */
 static const char *unlaid(Holes *h, const Type *x, int64_t rows)
 {
@@ -74,6 +82,7 @@ void dropout_part(Node *n, Shard s, int degree)
 	const Type *t = &n->in[0]->type; /* the part */
 
 	x->degree = degree;
+	x->width = dropout_width(t, x->rows) * (t->rank > 1 && s.axis == t->rank - 1 ? degree : 1);
 	x->run = t->dim[s.axis] / s.outer;
 	for (int i = s.axis + 1; i < t->rank; i++)
 		x->run *= t->dim[i];
@@ -98,7 +107,13 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "LOAD_MORE", "%s%s", dtype_half(out) ? "pd_from_" : "", dtype_half(out) ? dtype_name(out) : "");
 	hole_text(h, "STORE", "%s%s", dtype_half(out) ? "pd_to_" : "", dtype_half(out) ? dtype_name(out) : "");
 	hole_int(h, "MORE", more);
-	hole_int(h, "V", together % 8 == 0 ? 8 : together % 4 == 0 ? 4 : 1);
+	const int v = together % 8 == 0 ? 8 : together % 4 == 0 ? 4 : 1;
+	const int64_t width = at->width ? at->width : dropout_width(x, at->rows);
+	const bool plain = at->degree < 2 && x->layout == LAYOUT_PLAIN;
+	hole_int(h, "V", v);
+	hole_int(h, "WIDTH", width);
+	hole_int(h, "BY_ROW", plain && width % 16 == 0);
+	hole_int(h, "BY_VECTOR", plain && width % v == 0);
 	if (n->op == OP_Dropout)
 		hole_text(h, "CUDA_CALL",
 			more ? "$k($=0, $=1, $0, $1, pd_sample_of_step($mb), $ID);"
@@ -113,14 +128,16 @@ static void holes(const Node *n, Holes *h)
 		hole_text(h, "ELEMENT", "i");
 	else
 		hole_text(h, "ELEMENT", "%s", unlaid(h, x, at->rows));
-	hole_text(h, "RATIO", "%.9ef", at->ratio);
+	drop_holes(h, at->ratio, at->seed);
 	hole_text(h, "SCALE", "%.17g", 1 / (1 - at->ratio));
-	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lld", (long long)at->id);
 	hole_int(h, "PAR", count >= 16384);
 	hole_int(h, "EVALUATES", at->evaluates != 0);
 	hole_int(h, "PARTS", at->degree > 1);
-	hole_name(h, "dropout%s_%lld%s%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count,
+	hole_name(h, "dropout%s%s%s%s%s",
+		n->op == OP_DropoutGrad
+			? arena_printf(h->arena, "_grad_%lld", (long long)count)
+			: arena_printf(h->arena, "_%lldx%lld", (long long)(count / width), (long long)width),
 		dtype_suffix(in), in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "",
 		more ? "_more" : "",
 		at->degree > 1 ? arena_printf(h->arena, "_%lld_of_%lld", (long long)at->run, (long long)at->degree)
@@ -131,7 +148,8 @@ static Cost cost(const Node *n) { return cost_bytes(n, 15.0 * (double)type_numel
 
 static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(struct dropout, id, 0),
 	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_INT(struct dropout, to, 0),
-	AT_INT(struct dropout, rows, 1), AT_INT(struct dropout, run, 0), AT_INT(struct dropout, degree, 1), AT_END };
+	AT_INT(struct dropout, rows, 1), AT_INT(struct dropout, run, 0), AT_INT(struct dropout, degree, 1),
+	AT_INT(struct dropout, width, 0), AT_END };
 
 const OpDef op_Dropout = {
 	.name = "Dropout",

@@ -14,11 +14,32 @@ static void NAME(T *restrict y, uint8_t *restrict mask, const T *restrict x, int
 #if PAR
 #pragma omp parallel for
 #endif
-	for (int s = 0; s < BATCH; s++)
-		for (int i = 0; i < EACH; i++) {
-			const int64_t at = (int64_t)s * EACH + i;
+#if BY_ROW
+	for (int64_t r = 0; r < BATCH * (EACH / WIDTH); r++) {
+		const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)(sample + r / (EACH / WIDTH)));
 
-			mask[at] = pd_random_unit(SEED, id, (uint64_t)(sample + s), (uint64_t)ELEMENT) >= RATIO;
+		for (int j = 0; j < WIDTH; j += 16) {
+			const int64_t at = r * WIDTH + j;
+			uint16_t bits[16];
+
+			pd_random_sixteen(bits, stream, (uint64_t)(r % (EACH / WIDTH)), WIDTH, (uint64_t)j);
+#pragma omp simd
+			for (int u = 0; u < 16; u++) {
+				mask[at + u] = bits[u] >= DROPPED;
+				y[at + u] = bits[u] >= DROPPED ? x[at + u] * (T)SCALE : 0;
+			}
+		}
+	}
+#else
+	for (int s = 0; s < BATCH; s++) {
+		const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)(sample + s));
+
+		for (int i = 0; i < EACH; i++) {
+			const int64_t at = (int64_t)s * EACH + i, e = ELEMENT;
+
+			mask[at] = pd_random_four(stream, (uint64_t)(e / WIDTH), WIDTH, (uint64_t)(e % WIDTH)) >= DROPPED;
 			y[at] = mask[at] ? x[at] * (T)SCALE : 0;
 		}
+	}
+#endif
 }

@@ -16,14 +16,23 @@ static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, co
 #if MORE
 	const pd_vec<TY, V> other = pd_read<V>(more + at);
 #endif
-	pd_vec<uint8_t, V> kept;
 	pd_vec<TY, V> out;
+#if BY_VECTOR
+	const int64_t of = at % EACH;
+	const pd_vec<uint8_t, V> kept = pd_kept<V>(stream, (uint64_t)(of / WIDTH), WIDTH, (uint64_t)(of % WIDTH), DROPPED);
+#else
+	pd_vec<uint8_t, V> kept;
 
 	PD_UNROLL
 	for (int u = 0; u < V; u++) {
-		const int64_t i = at % EACH + u;
+		const int64_t i = at % EACH + u, e = ELEMENT;
 
-		kept.v[u] = pd_random_keeps(stream, (uint64_t)ELEMENT, RATIO);
+		kept.v[u] = pd_random_four(stream, (uint64_t)(e / WIDTH), WIDTH, (uint64_t)(e % WIDTH)) >= DROPPED;
+	}
+#endif
+
+	PD_UNROLL
+	for (int u = 0; u < V; u++) {
 		const T one = kept.v[u] ? LOAD(in.v[u]) * (T)SCALE : 0;
 #if MORE
 		out.v[u] = STORE(LOAD_MORE(other.v[u]) + one);

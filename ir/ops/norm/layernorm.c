@@ -219,9 +219,8 @@ static void dropout_holes(const Node *n, Holes *h)
 	hole_int(h, "DROP", drops(n));
 	hole_int(h, "PAST", has_past(n));
 	hole_int(h, "SAMPLE", at->each);
-	hole_text(h, "RATIO", "%.9ef", at->ratio);
+	drop_holes(h, at->ratio, at->seed);
 	hole_text(h, "FACTOR", "%.17g", 1 / (1 - at->ratio));
-	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lld", (long long)at->id);
 	hole_int(h, "EVALUATES", at->evaluates && !is_grad(n));
 }

@@ -54,7 +54,7 @@ static __global__ void __launch_bounds__(256) run(TY *y, T *mean, T *inv,
 	const double before = late[0];
 #endif
 	const int64_t sample = (int64_t)before + of_step + row * N / SAMPLE;
-	const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)sample), first = (uint64_t)(row * N % SAMPLE);
+	const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)sample), of = (uint64_t)(row % (SAMPLE / N));
 #endif
 	PD_UNROLL
 	for (int k = 0; k < EACH; k++) {
@@ -68,14 +68,18 @@ static __global__ void __launch_bounds__(256) run(TY *y, T *mean, T *inv,
 #if MORE
 			v[k] = pd_read<4>(more + row * N + i);
 #endif
+#if DROP
+			const pd_vec<uint8_t, 4> kept = pd_kept<4>(stream, of, N, (uint64_t)i, DROPPED);
+
+#endif
 			for (int u = 0; u < 4; u++)
 #if DROP && EVALUATES
 				if (!late)
 					v[k].v[u] += LOAD(in.v[u]);
-				else if (pd_random_keeps(stream, first + (uint64_t)(i + u), RATIO))
+				else if (kept.v[u])
 					v[k].v[u] += LOAD(in.v[u]) * (T)FACTOR;
 #elif DROP
-				if (pd_random_keeps(stream, first + (uint64_t)(i + u), RATIO))
+				if (kept.v[u])
 					v[k].v[u] += LOAD(in.v[u]) * (T)FACTOR;
 #else
 				v[k].v[u] += LOAD(in.v[u]);

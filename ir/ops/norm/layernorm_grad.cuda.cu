@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(T *dx, T *part,
 
 #if DROP
 		const int64_t sample = (int64_t)late[0] + of_step + row * N / SAMPLE;
-		const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)sample), first = (uint64_t)(row * N % SAMPLE);
+		const uint64_t stream = pd_random_stream(SEED, id, (uint64_t)sample), of = (uint64_t)(row % (SAMPLE / N));
 
 #endif
 #if MEAN
@@ -110,10 +110,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(T *dx, T *part,
 			pd_write(dx + row * N + i, d[k]);
 #if PAST
 			pd_vec<TY, 4> out;
+#if DROP
+			const pd_vec<uint8_t, 4> kept = pd_kept<4>(stream, of, N, (uint64_t)i, DROPPED);
+#endif
 
 			for (int u = 0; u < 4; u++)
 #if DROP
-				out.v[u] = AS(pd_random_keeps(stream, first + (uint64_t)(i + u), RATIO) ? d[k].v[u] * (T)FACTOR : 0);
+				out.v[u] = AS(kept.v[u] ? d[k].v[u] * (T)FACTOR : 0);
 #else
 				out.v[u] = AS(d[k].v[u]);
 #endif
