@@ -43,12 +43,13 @@ class Input(C.Structure):       # pd_input_desc
 
 
 class Device:
-    """Forward and backward of a model on one device, as emitted. data: {input: samples}, `micro` of them a microbatch."""
-    def __init__(self, model, tmp, micro, data, flags=(), opt='-O1', reproducible=True):
+    """Forward and backward of a model on one device, as emitted. data: {input: samples}, `micro` of them a microbatch; adds: so many
+    microbatches are added up in the order that the device adds them in."""
+    def __init__(self, model, tmp, micro, data, flags=(), opt='-O1', reproducible=True, adds=1):
         self.dir, self.micro, self.data = tempfile.mkdtemp(prefix='one-', dir=tmp), micro, data     # a library is known by its path
         self.reproducible = reproducible
         T.emit(model, self.dir, ['--cluster', T.cluster_file(tmp, 1), '--plan', '1', '--micro-batch', str(micro), '--global-batch',
-                                 str(micro), '--threads', '1', '--dense', '*', *(['--reproducible'] if reproducible else []), *flags])
+                                 str(adds * micro), '--threads', '1', '--dense', '*', *(['--reproducible'] if reproducible else []), *flags])
         self.lib = lib = C.CDLL(self.build(opt), mode=os.RTLD_LOCAL | os.RTLD_NOW)
         plan = json.load(open(f'{self.dir}/plan.json'))['stages'][0]
         self.grads = plan['regions']['grads']
@@ -133,12 +134,15 @@ class Device:
         for n in self.trained:
             self.views[n][...] = w[n]
 
-    def backward(self, w):
-        """All gradients of the sum of the loss of the forward before it, as they lie in the stage's memory."""
+    def backward(self, w, more=False, last=True):
+        """All gradients of the sum of the loss of the forward before it, as they lie in the stage's memory; more: added to what the
+        backward before it left there; last: the next one begins anew."""
         self.use(w)
-        self.sums[:] = 0
+        if not more:
+            self.sums[:] = 0
         self.lib.backward(0, 0)
-        self.lib.sync()
+        if last:
+            self.lib.sync()
         return self.sums.copy()
 
     def gradients(self, sums):
@@ -151,8 +155,8 @@ class Device:
 
 class GpuDevice(Device):
     """The same of a GPU program on the stand-in: weights and sums are copied there and back."""
-    def __init__(self, model, tmp, micro, data, flags=()):
-        super().__init__(model, tmp, micro, data, ['--target', 'cuda', *flags], reproducible=False)
+    def __init__(self, model, tmp, micro, data, flags=(), adds=1):
+        super().__init__(model, tmp, micro, data, ['--target', 'cuda', *flags], reproducible=False, adds=adds)
 
     def build(self, opt):
         here, kernels = os.path.dirname(os.path.abspath(__file__)), sorted(f for d in ('stage0', 'runtime') for f in glob.glob(f'{self.dir}/{d}/*.cu'))
@@ -185,12 +189,14 @@ class GpuDevice(Device):
         for p in self.params:
             self.to_device(self.view(p))
 
-    def backward(self, w):
+    def backward(self, w, more=False, last=True):
         self.use(w)
-        self.sums[:] = 0
-        self.to_device(self.sums)
+        if not more:
+            self.sums[:] = 0
+            self.to_device(self.sums)
         self.lib.backward(0, 0)
-        self.lib.sync()
+        if last:
+            self.lib.sync()
         self.lib.em_get(C.c_void_p(self.sums.ctypes.data), C.c_void_p(self.memory + self.sums.ctypes.data - self.arena.ctypes.data), C.c_size_t(self.sums.nbytes))
         return self.sums.copy()
 

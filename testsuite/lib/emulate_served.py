@@ -25,7 +25,7 @@ def read(folder):
 
 class Run:
     def __init__(self, dev, replicas, micro, optimizer, names):
-        """micro: microbatches of a step, over all replicas; names: what servers hold."""
+        """dev: which adds what a replica has of them; micro: microbatches of a step, over all replicas; names: what servers hold."""
         self.dev, self.replicas, self.micro, self.optimizer = dev, replicas, micro, optimizer
         self.w = dev.weights()
         self.version = {p: 0 for p in names}
@@ -38,11 +38,10 @@ class Run:
 
     def make_gradient(self, r, step):
         """Replica r has pulled all that it reads in this step."""
-        own, sums, n = self.micro // self.replicas, None, 0
+        own, n = self.micro // self.replicas, 0
         for mb in range(r * own, (r + 1) * own):
             self.loss[step, mb] = self.dev.forward(self.copy[r], step * self.micro + mb)
-            one = self.dev.backward(self.copy[r])
-            sums = one if sums is None else sums + one
+            sums = self.dev.backward(self.copy[r], more=mb > r * own, last=mb == (r + 1) * own - 1)
             n += self.loss[step, mb][1]
         self.made[r, step] = self.dev.gradients(sums), n
 
