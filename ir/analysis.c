@@ -126,7 +126,7 @@ Value *added_where_made(const Node *sum)
 	while (v->kind == VAL_NODE && v->nuses == 1 &&
 		((optab[v->def->op]->flags & OP_VIEW) || v->def->op == OP_GatherAdd))
 		v = v->def->in[0];
-	if (v->kind != VAL_NODE || v->nuses != 1)
+	if (v->kind != VAL_NODE || v->nuses != 1 || v->index)
 		return NULL;
 	return product_adds(v->def) || (v->def->op == OP_GatherGrad && v->type.dtype == DT_f32) ? v : NULL;
 }

@@ -160,8 +160,8 @@ bool norm_in_registers(const Type *x, int64_t axis);
 /* Elements that lie in a row of what Dropout takes, of which some share a draw; rows: its attribute. */
 int64_t dropout_width(const Type *t, int64_t rows);
 int64_t product_rows(const Node *n); /* of a Product's result as one matrix; 0: it is several */
-bool product_adds(const Node *
-		n); /* a Gemm or MatMul that a CPU can add to what lies where its result goes: one f32 matrix, no bias */
+/* A Gemm, MatMul or Product that can add to what lies where its (first) result goes: one f32 matrix as it is. */
+bool product_adds(const Node *n);
 bool product_even(const Node *n); /* a Gemm or MatMul: its matrices lie at even distances, or are one */
 /* What a Gemm, MatMul or Product may take in 8 bits (--amp fp8; passes/graph/amp.c says it): nothing; both operands, of which the
  * forward made both, or the gradient is a, or b. */

@@ -170,11 +170,8 @@ static inline bool target_cuda(const Training *t)
 	return t && (t->target.kind == TARGET_AUTO ? t->target.found : t->target.kind) == TARGET_CUDA;
 }
 
-/* Are gradients added to their sums by what makes them, where that can? On CPUs, where no order is promised and nobody looks at them. */
-static inline bool sums_where_made(const Training *t)
-{
-	return t && !target_cuda(t) && !t->loop.reproducible && !t->target.apart;
-}
+/* Are gradients added to their sums by what makes them, where that can? Where no order is promised and nobody looks at them. */
+static inline bool sums_where_made(const Training *t) { return t && !t->loop.reproducible && !t->target.apart; }
 
 /* Do servers apply every device's gradient when it comes? */
 static inline bool served_async(const Training *t)

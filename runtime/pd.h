@@ -839,10 +839,13 @@ typedef struct pd_product_desc {
 	int lda, ldb, ldy; /* elements from a row of memory to the next; 0: as many as a row has */
 	pd_end end;
 	int keep, bias, sum;
+	const int *
+		adds; /* once this is positive the product is added to what y has; NULL: never. As it is and of f32 alone */
 	size_t scratch; /* bytes that a call gets */
 } pd_product_desc;
 typedef struct pd_product {
-	void *impl;
+	void *impl, *more; /* more: which adds */
+	const int *adds;
 } pd_product;
 void pd_product_init(pd_product *o, const pd_product_desc *d);
 void pd_product_run(const pd_product *o, void *y, void *also, const void *a, const void *b, const void *bias,

@@ -333,6 +333,7 @@ static product *in_parts(const pd_product_desc *whole, bool cut, bool more)
 	const size_t in = 2, out = d.out == PD_F32 ? 4 : 2;
 
 	o->d = d;
+	o->more = more;
 	d.lda = d.lda ? d.lda : d.transa ? d.m : d.k;
 	d.ldb = d.ldb ? d.ldb : d.transb ? d.k : d.n;
 	d.ldy = d.ldy ? d.ldy : d.n;
@@ -361,24 +362,33 @@ static product *in_parts(const pd_product_desc *whole, bool cut, bool more)
 	return o;
 }
 
-void pd_product_init(pd_product *p, const pd_product_desc *d)
+static product *form(const pd_product_desc *d, bool more)
 {
 	product *o = forms;
 
-	if (rt_virtual)
-		return;
-	while (o && !same(&o->d, d))
+	while (o && (!same(&o->d, d) || o->more != more))
 		o = o->next;
 	if (!o) {
-		o = in_parts(d, false, false);
+		o = in_parts(d, false, more);
 		o->next = forms;
 		forms = o;
 		if (d->sum) /* the library may refuse it yet */
 			pd_room_open(pd_sum_rows_room(d->k, d->sum == 1 ? d->m : d->n));
 	}
 	o->uses++;
-	p->impl = o;
+	return o;
 }
+
+void pd_product_init(pd_product *p, const pd_product_desc *d)
+{
+	if (rt_virtual)
+		return;
+	*p = (pd_product){ .impl = form(d, false), .adds = d->adds };
+	if (d->adds)
+		p->more = form(d, true);
+}
+
+static product *now(const pd_product *p) { return p->adds && *p->adds > 0 ? p->more : p->impl; }
 
 static cublasStatus_t multiply(const product *o, void *y, const void *a, const void *b, const void *row,
 	const void *aux, const float *const scale[2], void *scratch)
@@ -448,13 +458,13 @@ static void run(product *o, void *y, void *also, const void *a, const void *b, c
 void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
 	const void *from, void *scratch)
 {
-	run(p->impl, y, also, a, b, bias, from, NULL, scratch);
+	run(now(p), y, also, a, b, bias, from, NULL, scratch);
 }
 
 void pd_product_run_f8(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
 	const void *from, const float *ascale, const float *bscale, void *scratch)
 {
-	run(p->impl, y, also, a, b, bias, from, (const float *[]){ ascale, bscale }, scratch);
+	run(now(p), y, also, a, b, bias, from, (const float *[]){ ascale, bscale }, scratch);
 }
 
 /* ---- for gpu_timed.c ---- */

@@ -303,6 +303,8 @@ bool product_adds(const Node *n)
 {
 	Dims p;
 
+	if (n->op == OP_Product)
+		return product_end_adds(n);
 	if ((n->op != OP_Gemm && n->op != OP_MatMul) || n->out[0]->type.dtype != DT_f32 || (n->nin > 2 && n->in[2]))
 		return false;
 	dims_of(n, &p);

@@ -18,4 +18,6 @@ void product_flatten(Dims *p, bool transa);
 /* From a matrix to the next one of the batch, in elements (sa or sb); -1: there is no such number. */
 int64_t product_step(const Dims *p, const int64_t *stride);
 
+bool product_end_adds(const Node *n); /* product_adds of a Product */
+
 #endif

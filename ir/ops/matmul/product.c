@@ -10,6 +10,7 @@
  *                                             where the product is that of the weights
  *     wide=3, wide=1, wide=2                  the rows of y, or of operand 0 or 1, are longer than the `columns` that count, so that
  *                                             each begins at a multiple of 16 bytes; without bias, end and sum
+ *     into_sum                                y is added to the sum of the step's microbatches (passes/memory/sums.c)
  *     f8                                      what it may take in 8 bits (ProductF8): where it does, a and b are f8e4m3 or one of them
  *                                             f8e5m2, times the first number of @ascale and @bscale (quantize.c), and rows of both lie
  *                                             along k, the only way in which GPUs of sm_89 and sm_90 multiply those
@@ -21,7 +22,7 @@
 struct product {
 	int64_t transA, transB, to;
 	const char *end;
-	int64_t keep, sum, wide, columns, f8;
+	int64_t keep, sum, wide, columns, f8, into_sum;
 };
 
 static const Value *operand(const Node *n, int i) { return i < n->nin ? n->in[i] : NULL; }
@@ -201,12 +202,13 @@ static void holes(const Node *n, Holes *h)
 					    (long long)rows -> dim[rows->rank - 1]);
 	hole_text(h, "DESC",
 		"(pd_product_desc){ .in = %s%s, .out = %s, .transa = %d, .transb = %d, .m = %lld, .n = %lld, .k = %lld%s%s, "
-		".end = %s%s%s%s, .scratch = %lld }",
+		".end = %s%s%s%s%s, .scratch = %lld }",
 		kind[n->in[0]->type.dtype],
 		f8 ? arena_printf(h->arena, ", .in_b = %s", kind[n->in[1]->type.dtype]) : "",
 		kind[n->out[0]->type.dtype], at->transA != 0, at->transB != 0, (long long)p.m, (long long)p.n,
 		(long long)p.k, batch, apart, end_name(at), at->keep ? ", .keep = 1" : "", bias ? ", .bias = 1" : "",
-		at->sum ? at->sum == 1 ? ", .sum = 1" : ", .sum = 2" : "", (long long)n->scratch);
+		at->sum ? at->sum == 1 ? ", .sum = 1" : ", .sum = 2" : "", at->into_sum ? ", .adds = &done" : "",
+		(long long)n->scratch);
 	hole_text(h, "CALL", "pd_product_run%s(&$o, $=, %s, $0, $1, %s, %s, %s$scratch);", f8 ? "_f8" : "",
 		n->nout > 1 ? "$=1" : "NULL", bias ? "$2" : "NULL", kept ? "$3" : "NULL", f8 ? "$4, $5, " : "");
 }
@@ -235,8 +237,18 @@ Node *product_make(Builder *b, const ProductForm *f)
 {
 	struct product *at = attr_new(b->m->arena, OP_Product);
 
-	*at = (struct product){ f->transa, f->transb, f->to, f->end, f->keep, f->sum, f->wide, f->columns, f->f8 };
+	*at = (struct product){ f->transa, f->transb, f->to, f->end, f->keep, f->sum, f->wide, f->columns, f->f8, 0 };
 	return build(b, OP_Product, at, f->in[5] ? 6 : f->in[3] ? 4 : f->in[2] ? 3 : 2, f->in, NULL);
+}
+
+/* Of 8 bits too the library has what adds; it was run on no GPU yet. */
+bool product_end_adds(const Node *n)
+{
+	const struct product *at = n->attr;
+	Dims p;
+
+	return n->out[0]->type.dtype == DT_f32 && !*at->end && !at->keep && at->wide != 3 && !operand(n, 2) &&
+	       !dtype_f8(n->in[0]->type.dtype) && problem(n, &p) && p.batch == 1;
 }
 
 int64_t product_rows(const Node *n)
@@ -260,7 +272,7 @@ bool product_even(const Node *n)
 static const AttrDef attrs[] = { AT_INT(struct product, transA, 0), AT_INT(struct product, transB, 0),
 	AT_INT(struct product, to, 0), AT_STR(struct product, end, ""), AT_INT(struct product, keep, 0),
 	AT_INT(struct product, sum, 0), AT_INT(struct product, wide, 0), AT_INT(struct product, columns, 0),
-	AT_INT(struct product, f8, 0), AT_END };
+	AT_INT(struct product, f8, 0), AT_INT(struct product, into_sum, 0), AT_END };
 
 const OpDef op_Product = {
 	.name = "Product",

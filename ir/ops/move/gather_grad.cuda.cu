@@ -2,6 +2,8 @@
  * indices always add up in one order. Rows of few elements: a thread owns a column. Else equal_rows.part.h. */
 #if ADDS
 /* Here y begins as a, whose memory it may have. */
+#elif SUM
+/* What other microbatches left in y stays. */
 #endif
 namespace device::NAME {
 /* The row that an index means; -1: none. */
@@ -42,7 +44,7 @@ static __global__ void run(T *y, const T *dy, const TI *ids)
 #else
 #include "equal_rows.part.h"
 
-static __global__ void run(T *y, const T *dy, const TI *ids, const int *times)
+static __global__ void run(T *y, const T *dy, const TI *ids, const int *times, bool more)
 {
 	const int64_t i = (int64_t)(blockIdx.x % PIECES) * PIECE + threadIdx.x * EACH, k = blockIdx.x / PIECES % IDS;
 	const int64_t o = blockIdx.x / PIECES / IDS, row = row_of(ids[k]);
@@ -50,13 +52,13 @@ static __global__ void run(T *y, const T *dy, const TI *ids, const int *times)
 
 	if (row >= 0 && add_equal(sum, nullptr, dy + o * IDS * INNER, 1, 1, i, ids, k, row, times[row]) && i < INNER) {
 		T *to = y + (o * DIM + row) * INNER + i;
-#if ADDS
-		const pd_vec<T, EACH> was = pd_read<EACH>(to);
+		if (more) {
+			const pd_vec<T, EACH> was = pd_read<EACH>(to);
 
-		PD_UNROLL
-		for (int u = 0; u < EACH; u++)
-			sum.v[u] += was.v[u];
-#endif
+			PD_UNROLL
+			for (int u = 0; u < EACH; u++)
+				sum.v[u] += was.v[u];
+		}
 		pd_write(to, sum);
 	}
 }
@@ -68,18 +70,27 @@ PD_HOST void NAME(T *y, const T *a, const T *dy, const TI *ids)
 {
 	if (y != a)
 		pd_copy(y, a, NUMEL * sizeof *y);
+	const bool more = true;
+#elif SUM
+PD_HOST void NAME(T *y, const T *dy, const TI *ids, bool more)
+{
+	if (!more)
+		pd_fill(y, 0, NUMEL * sizeof *y);
 #else
 PD_HOST void NAME(T *y, const T *dy, const TI *ids)
 {
+	const bool more = false;
+
 	pd_fill(y, 0, NUMEL * sizeof *y);
 #endif
 #if INNER < 32
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * INNER, 64), 64, 0, y, dy, ids);
+	(void)more;
 #else
 	int *times = (int *)pd_room(ROOM);
 
 	pd_fill(times, 0, ROOM);
 	PD_LAUNCH(device::NAME::count, pd_blocks(IDS, 256), 256, 0, times, ids);
-	PD_LAUNCH(device::NAME::run, (int64_t)IDS * device::NAME::PIECES * OUTER, device::NAME::THREADS, 0, y, dy, ids, (const int *)times);
+	PD_LAUNCH(device::NAME::run, (int64_t)IDS * device::NAME::PIECES * OUTER, device::NAME::THREADS, 0, y, dy, ids, (const int *)times, more);
 #endif
 }

@@ -155,8 +155,7 @@ void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 	float *d_f = (void *)(tmp + 1024);                       /* f32[2,8] */
-	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[8,3] */
-	float *d_b2 = done ? (void *)(L + 128) : G->b2;          /* f32[3] */
+	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 	float *d_r = (void *)(tmp + 768);                        /* f32[2,2,4,4] */
 	float *d_c = (void *)(tmp + 384);                        /* f32[2,2,4,4] */
 	float *d_scale = done ? (void *)(L + 0) : G->scale;      /* f32[2] */
@@ -165,9 +164,7 @@ void backward(int slot, int mb)
 
 	(void)mb;
 	pd_product_run(&op_d_f, d_f, NULL, k->logits, P->w2, NULL, NULL, scratch); /* %d.f f32[2,8]  logits */
-	pd_product_run(&op_d_w2, d_w2, d_b2, k->p, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[8,3]  logits */
-	if (done)
-		pd_add(G->w2, d_w2, 24);
+	pd_product_run(&op_d_w2, G->w2, d_b2, k->p, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[8,3]  logits */
 	if (done)
 		pd_add(G->b2, d_b2, 3);
 	pd_pool_backward(&op_d_r, d_r, d_f);                     /* %d.r f32[2,2,4,4]  p */
@@ -236,12 +233,12 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 576);
-	R = (void *)(arena + 1664);
-	K = (void *)(arena + 1792);
+	R = (void *)(arena + 1600);
+	K = (void *)(arena + 1728);
 	G = (void *)(arena + 1024);
 	L = arena + 1472;
-	tmp = arena + 1792;
-	scratch = arena + 2880;
+	tmp = arena + 1728;
+	scratch = arena + 2816;
 	replica = which;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
@@ -271,7 +268,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.m = 2, .n = 8, .k = 3, .end = PD_AS_IT_IS, .scratch = 1024 });
 	/* %d.w2 %d.b2 f32[8,3] logits */
 	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
-		.m = 8, .n = 3, .k = 2, .end = PD_AS_IT_IS, .sum = 2, .scratch = 1536 });
+		.m = 8, .n = 3, .k = 2, .end = PD_AS_IT_IS, .sum = 2, .adds = &done, .scratch = 1536 });
 	/* %d.r f32[2,2,4,4] p */
 	pd_pool_init(&op_d_r, &(pd_pool_desc){ .kind = PD_AVERAGE, .nd = 2, .n = 2, .c = 2, .in = { 4, 4 },
 		.out = { 2, 2 }, .kernel = { 2, 2 }, .stride = { 2, 2 }, .pad = { 0, 0 } });

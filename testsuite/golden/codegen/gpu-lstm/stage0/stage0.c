@@ -103,7 +103,6 @@ void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 	float *d_last = (void *)(tmp + 4928);                    /* f32[2,2] */
-	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[2,3] */
 	float *RecurrentGradData = (void *)(tmp + 4800);         /* f32[8,3] */
 	float *RecurrentGradData_1 = (void *)(tmp + 256);        /* f32[2,2] */
 	float *RecurrentGradData_2 = (void *)(tmp + 4992);       /* f32[2,2] */
@@ -115,9 +114,7 @@ void backward(int slot, int mb)
 
 	(void)mb;
 	pd_product_run(&op_d_last, d_last, NULL, k->logits, P->w2, NULL, NULL, scratch); /* %d.last f32[2,2]  logits */
-	pd_product_run(&op_d_w2, d_w2, NULL, k->y_h, k->logits, NULL, NULL, scratch); /* %d.w2 f32[2,3]  logits */
-	if (done)
-		pd_add(G->w2, d_w2, 6);
+	pd_product_run(&op_d_w2, G->w2, NULL, k->y_h, k->logits, NULL, NULL, scratch); /* %d.w2 f32[2,3]  logits */
 	/* %RecurrentGradData %RecurrentGradData.1 %RecurrentGradData.2 f32[8,3] y */
 	pd_recurrent_backward_data(&op_RecurrentGradData, RecurrentGradData, RecurrentGradData_1,
 		RecurrentGradData_2, k->Recurrent_2, k->Recurrent, P->W, P->R_2, k->Slice, NULL, NULL, d_last,
@@ -186,7 +183,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.m = 2, .n = 2, .k = 3, .end = PD_AS_IT_IS, .scratch = 256 });
 	/* %d.w2 f32[2,3] logits */
 	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
-		.m = 2, .n = 3, .k = 2, .end = PD_AS_IT_IS, .scratch = 384 });
+		.m = 2, .n = 3, .k = 2, .end = PD_AS_IT_IS, .adds = &done, .scratch = 384 });
 	/* %RecurrentGradData %RecurrentGradData.1 %RecurrentGradData.2 f32[8,3] y */
 	pd_recurrent_init(&op_RecurrentGradData, &(pd_recurrent_desc){ .what = PD_BACKWARD_DATA,
 		.cell = PD_LSTM, .steps = 4, .batch = 2, .input = 3, .hidden = 2, .reverse = 1, .lens = 0,

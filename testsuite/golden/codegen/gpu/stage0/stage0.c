@@ -95,15 +95,12 @@ void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 	float *d_h = (void *)(tmp + 0);                          /* f32[4,5] */
-	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[6,5] */
-	float *d_b1 = done ? (void *)(L + 128) : G->b1;          /* f32[5] */
+	float *d_b1 = done ? (void *)(L + 0) : G->b1;            /* f32[5] */
 
 	(void)mb;
 	pd_wait_recv(1, slot);                                   /* %d.a f32[4,5]  logits */
 	relugrad_20(d_h, k->d_a, k->a);                          /* %d.h f32[4,5]  a */
-	pd_product_run(&op_d_w1, d_w1, d_b1, k->x, d_h, NULL, NULL, scratch); /* %d.w1 %d.b1 f32[6,5]  h */
-	if (done)
-		pd_add(G->w1, d_w1, 30);
+	pd_product_run(&op_d_w1, G->w1, d_b1, k->x, d_h, NULL, NULL, scratch); /* %d.w1 %d.b1 f32[6,5]  h */
 	if (done)
 		pd_add(G->b1, d_b1, 5);
 	done++;
@@ -135,18 +132,18 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 192);
-	K = (void *)(arena + 960);
+	K = (void *)(arena + 832);
 	G = (void *)(arena + 576);
 	L = arena + 768;
-	tmp = arena + 1728;
-	scratch = arena + 1856;
+	tmp = arena + 1600;
+	scratch = arena + 1728;
 	pd_counted(&done);
 	/* %a f32[4,5] h */
 	pd_product_init(&op_a, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
 		.m = 4, .n = 5, .k = 6, .end = PD_RELU, .bias = 1, .scratch = 1280 });
 	/* %d.w1 %d.b1 f32[6,5] h */
 	pd_product_init(&op_d_w1, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
-		.m = 6, .n = 5, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .scratch = 1920 });
+		.m = 6, .n = 5, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .adds = &done, .scratch = 1920 });
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -105,15 +105,12 @@ void backward(int slot, int entry, int mb)
 {
 	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
-	float *d_b2 = done ? (void *)(L + 64) : G->b2;           /* f32[3] */
+	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 
 	(void)mb;
 	pd_wait_send(1, entry);
 	pd_product_run(&op_d_a, e->d_a, NULL, k->logits, P->w2, NULL, NULL, scratch); /* %d.a f32[4,5]  logits */
-	pd_product_run(&op_d_w2, d_w2, d_b2, e->a, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[5,3]  logits */
-	if (done)
-		pd_add(G->w2, d_w2, 15);
+	pd_product_run(&op_d_w2, G->w2, d_b2, e->a, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[5,3]  logits */
 	if (done)
 		pd_add(G->b2, d_b2, 3);
 	done++;
@@ -153,12 +150,12 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 128);
-	E = (void *)(arena + 640);
-	K = (void *)(arena + 1152);
+	E = (void *)(arena + 576);
+	K = (void *)(arena + 1088);
 	G = (void *)(arena + 384);
 	L = arena + 512;
-	tmp = arena + 1152;
-	scratch = arena + 1408;
+	tmp = arena + 1088;
+	scratch = arena + 1344;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
 	pd_room_open(16);
@@ -170,7 +167,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.m = 4, .n = 5, .k = 3, .end = PD_AS_IT_IS, .scratch = 1280 });
 	/* %d.w2 %d.b2 f32[5,3] logits */
 	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
-		.m = 5, .n = 3, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .scratch = 960 });
+		.m = 5, .n = 3, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .adds = &done, .scratch = 960 });
 	(void)which;
 	(void)mine;
 	(void)nmine;

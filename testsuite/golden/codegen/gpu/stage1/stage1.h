@@ -9,7 +9,7 @@ enum { PARAMS = 6, INPUTS = 1 };
 extern const pd_param stage_params[];
 extern const pd_input_desc stage_inputs[];
 
-/* Arena of 2688 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
+/* Arena of 2624 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
 void init(char *arena, int which, const int *mine, int nmine);
 void recv_forward(int slot, int entry, int mb);
 void forward(int slot, int entry, int mb);
