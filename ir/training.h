@@ -173,6 +173,12 @@ static inline bool target_cuda(const Training *t)
 /* Are gradients added to their sums by what makes them, where that can? Where no order is promised and nobody looks at them. */
 static inline bool sums_where_made(const Training *t) { return t && !t->loop.reproducible && !t->target.apart; }
 
+/* Is a gradient of so many bytes added to the step's sum with others, when the backward ends? On GPUs, where each addition is a launch. */
+static inline bool added_at_end(const Training *t, int64_t bytes)
+{
+	return target_cuda(t) && !t->loop.reproducible && bytes <= 64 << 10;
+}
+
 /* Do servers apply every device's gradient when it comes? */
 static inline bool served_async(const Training *t)
 {

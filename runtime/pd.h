@@ -803,6 +803,8 @@ typedef struct pd_many {
 } pd_many;
 /* Copies of .n 4-byte words each: .at[0] to, .at[1] from; as many as go into one launch by each. */
 void pd_copy_many(const pd_many *row, int rows);
+/* Likewise .n numbers, which are added to those at .at[0]. */
+void pd_add_many(const pd_many *row, int rows);
 void pd_set(float *to, double v);
 double pd_get(const float *from);
 /* Device memory that holds what make gives for the running step, n numbers, when what is started next runs: kernels take from there what

@@ -73,8 +73,10 @@ typedef struct StageCx {
 	int nclock, capclock; /* timed nodes; NULL: an input, its value in clock_in */
 	const Value **clock_in;
 	int nclock_in, capclock_in;
-	bool clock_open; /* a timed statement is being written */
-	Map behind;      /* AllReduce of a bucket -> the node behind which it begins; empty until asked for */
+	bool clock_open;     /* a timed statement is being written */
+	const Node **adding; /* of gradients that nodes have made: their Accumulates, which one launch is to do */
+	int nadding, capadding;
+	Map behind; /* AllReduce of a bucket -> the node behind which it begins; empty until asked for */
 	bool failed;
 } StageCx;
 
@@ -102,6 +104,7 @@ void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name);
 void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name);
 void write_forward(StageCx *x, Cw *w);
 void write_backward(StageCx *x, Cw *w);
+void write_small_adds(StageCx *x, Cw *w);  /* those of .adding, of which then there are none */
 void write_weight_part(StageCx *x, Cw *w); /* if there is one */
 void write_sync(StageCx *x, Cw *w);
 void write_absent(StageCx *x, Cw *w);           /* where the last round of a flow may have no minibatch for a replica */

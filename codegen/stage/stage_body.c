@@ -137,6 +137,24 @@ static const Value *sum_of(const StageCx *x, const Value *v)
 	bug("%s is added to nothing", v->name);
 }
 
+void write_small_adds(StageCx *x, Cw *w)
+{
+	if (!x->nadding)
+		return;
+	cw_open(w, "if (done)");
+	cw_open(w, "const pd_many rows[] =");
+	for (int i = 0; i < x->nadding; i++) {
+		const Node *n = x->adding[i];
+		cw_line(w, "{ .n = %" PRId64 ", .at = { %s, %s } },", type_numel(&n->out[0]->type),
+			value_text(x, n->out[0]), value_text(x, n->in[0]));
+	}
+	cw_close(w, ";");
+	cw_blank(w);
+	cw_line(w, "pd_add_many(rows, (int)(sizeof rows / sizeof *rows));");
+	cw_end(w);
+	x->nadding = 0;
+}
+
 /* Behind the node that makes a gradient: the first microbatch of a step has written the sum itself. */
 static void write_adds(StageCx *x, Cw *w, const Node *n)
 {
@@ -145,6 +163,10 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 			const Node *u = n->out[o]->uses[i].node;
 			if (u->op != OP_Accumulate || u->graph != x->s->update || attr_int(u, "part") || lies_in_sum(u))
 				continue;
+			if (!x->clocks && added_at_end(x->b->t, value_bytes(n->out[o]))) {
+				PUSH(x->b->a, x->adding, x->nadding, x->capadding) = u;
+				continue;
+			}
 			if (on_gpu(x))
 				cw_line(w, "if (done)");
 			cw_line(w, "%s(%s, %s, %" PRId64 ");", on_gpu(x) ? "\tpd_add" : "add_gradient",
@@ -412,6 +434,7 @@ static void write_gradients(StageCx *x, Cw *in, const Graph *g)
 	write_nodes(x, in, g->first, NULL);
 	if (leaf_brief(x))
 		cw_stmt(in, "of gradients that lie in tmp", "pd_allreduce_wait();");
+	write_small_adds(x, in);
 	if (leaf_added(x))
 		cw_line(in, "done++;");
 	else if (leaf_apart(x))

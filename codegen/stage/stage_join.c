@@ -151,6 +151,7 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 		if (attr_int(k, "bucket") < 0 || (n && x->behind.slot[i].val != n))
 			continue;
 		const Value *first = k->in[0], *last = k->in[k->nin - 1];
+		write_small_adds(x, w);
 		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name,
 			first == last ? "" : " to %", first == last ? "" : last->name);
 		if (attr_int(k, "each")) {

@@ -281,6 +281,15 @@ static void lengthen_summed(Planner *p)
 		class_of(before->in[i]->def->in[0])->dies = g->nnodes + 1;
 }
 
+/* Small gradients of programs for GPUs are added to their sums when the graph ends that makes them, or a bucket with one of them begins. */
+static void lengthen_small(Planner *p)
+{
+	for (int i = 0; i < p->nall && !sums_each(p->s); i++)
+		if (p->all[i]->leaf && !p->all[i]->sum && !p->all[i]->brief &&
+			added_at_end(p->cx->train, value_bytes(p->all[i]->root)))
+			p->all[i]->dies = p->all[i]->graph->nnodes + 1;
+}
+
 /* Gradients bucket by bucket, each in one piece for the ring; without buckets in the order of the update graph's Accumulates:
  * the order of parameters. */
 static void place_leaves(Planner *p)
@@ -549,6 +558,7 @@ static void plan_stage(Planner *p)
 	place_slots(p);
 	lengthen_stacked(p);
 	lengthen_summed(p);
+	lengthen_small(p);
 	find_readers(p);
 	for (int k = 0; k < ngraph; k++) {
 		const int64_t n = pack(p, g[k], REGION_TMP), over = n && tmp_over_slot(s) ? s->slot_bytes : 0;

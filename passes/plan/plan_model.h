@@ -153,7 +153,8 @@ typedef struct Trial {
 typedef struct TrialStage {
 	double *fwd, *bwd, *update;         /* by class */
 	double weights, trained, slot, tmp; /* bytes on a device; slot: per microbatch in flight */
-	double grads, leaf;                 /* the largest gradient, and the largest that is made beside its sum */
+	double grads, leaf;                 /* the largest gradient, and the largest that is made beside its sum .. */
+	double small;                       /* .. and all those that are added when the backward ends (added_at_end) */
 	double stashed;                     /* bytes of a version, where there are several */
 	double parts;                       /* replicas that divide the optimizer's state (--zero); else 1 */
 	double sums;                        /* those that divide sums of gradients (--zero 2); else 1 */

@@ -129,7 +129,10 @@ static void add_weights(const PlanModel *p, TrialStage *s, const int *stage, int
 			x->trained += w->trained ? bytes : 0;
 			x->stashed += w->trained && (w->again || trial_older(p, stage[w->layer[k]])) ? bytes : 0;
 			x->grads = w->trained ? fmax(x->grads, bytes) : x->grads;
-			x->leaf = w->trained && !w->added ? fmax(x->leaf, bytes) : x->leaf;
+			if (w->trained && !w->added && added_at_end(p->train, (int64_t)bytes))
+				x->small += bytes;
+			else if (w->trained && !w->added)
+				x->leaf = fmax(x->leaf, bytes);
 		}
 	}
 }
@@ -263,7 +266,7 @@ static double bucket_memory(const PlanModel *p, const TrialStage *s)
 /* Gradients of a microbatch before they are added to those of the step. */
 static double leaf_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 {
-	return s->sums > 1 ? bucket_memory(p, s) : grains > 1 ? s->leaf : 0;
+	return s->sums > 1 ? bucket_memory(p, s) : grains > 1 ? s->leaf + s->small : 0;
 }
 
 /* With --zero 3 a device has its part, and what it gathers; where gradients are summed in parts, in the same memory as those (leaf_memory). */

@@ -12,17 +12,28 @@ static __global__ void add(float *sum, const float *one, int64_t n)
 		sum[i] += one[i];
 }
 
-typedef pd_pack<2> copies;
+typedef pd_pack<2> pairs;
 
-static __global__ void copy(const copies p)
+static __global__ void copy(const pairs p)
 {
 	const int row = pd_pack_row(p);
 	uint32_t *to = (uint32_t *)p.at[row][0];
 	const uint32_t *from = (const uint32_t *)p.at[row][1];
-	const int64_t first = (int64_t)(blockIdx.x - p.first[row]) * copies::EACH, end = p.n[row];
+	const int64_t first = (int64_t)(blockIdx.x - p.first[row]) * pairs::EACH, end = p.n[row];
 
-	for (int64_t i = first + threadIdx.x; i < end && i < first + copies::EACH; i += blockDim.x)
+	for (int64_t i = first + threadIdx.x; i < end && i < first + pairs::EACH; i += blockDim.x)
 		to[i] = from[i];
+}
+
+static __global__ void add_pairs(const pairs p)
+{
+	const int row = pd_pack_row(p);
+	float *to = (float *)p.at[row][0];
+	const float *from = (const float *)p.at[row][1];
+	const int64_t first = (int64_t)(blockIdx.x - p.first[row]) * pairs::EACH, end = p.n[row];
+
+	for (int64_t i = first + threadIdx.x; i < end && i < first + pairs::EACH; i += blockDim.x)
+		to[i] += from[i];
 }
 
 struct box {
@@ -95,7 +106,12 @@ PD_HOST void pd_add(float *sum, const float *one, int64_t n)
 
 PD_HOST void pd_copy_many(const pd_many *row, int rows)
 {
-	PD_LAUNCH_ROWS(device::copy, device::copies, row, rows, pd_part);
+	PD_LAUNCH_ROWS(device::copy, device::pairs, row, rows, pd_part);
+}
+
+PD_HOST void pd_add_many(const pd_many *row, int rows)
+{
+	PD_LAUNCH_ROWS(device::add_pairs, device::pairs, row, rows, pd_part);
 }
 
 PD_HOST void pd_set(float *to, double v) { PD_LAUNCH(device::set, 1, 1, 0, to, (float)v); }

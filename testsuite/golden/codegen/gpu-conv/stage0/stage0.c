@@ -155,29 +155,31 @@ void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 	float *d_f = (void *)(tmp + 1024);                       /* f32[2,8] */
-	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
+	float *d_b2 = done ? (void *)(L + 128) : G->b2;          /* f32[3] */
 	float *d_r = (void *)(tmp + 768);                        /* f32[2,2,4,4] */
 	float *d_c = (void *)(tmp + 384);                        /* f32[2,2,4,4] */
-	float *d_scale = done ? (void *)(L + 0) : G->scale;      /* f32[2] */
-	float *d_bias = done ? (void *)(L + 64) : G->bias;       /* f32[2] */
+	float *d_scale = done ? (void *)(L + 192) : G->scale;    /* f32[2] */
+	float *d_bias = done ? (void *)(L + 256) : G->bias;      /* f32[2] */
 	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[2,1,3,3] */
 
 	(void)mb;
 	pd_product_run(&op_d_f, d_f, NULL, k->logits, P->w2, NULL, NULL, scratch); /* %d.f f32[2,8]  logits */
 	pd_product_run(&op_d_w2, G->w2, d_b2, k->p, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[8,3]  logits */
-	if (done)
-		pd_add(G->b2, d_b2, 3);
 	pd_pool_backward(&op_d_r, d_r, d_f);                     /* %d.r f32[2,2,4,4]  p */
 	relugrad_64(d_r, d_r, k->b);                             /* %d.b f32[2,2,4,4]  r */
 	/* %d.c %d.scale %d.bias f32[2,2,4,4] b */
 	pd_bn_backward(&op_d_c, d_c, d_scale, d_bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
-	if (done)
-		pd_add(G->scale, d_scale, 2);
-	if (done)
-		pd_add(G->bias, d_bias, 2);
 	pd_conv_backward_weights(&op_d_w1, d_w1, NULL, k->x, d_c, scratch); /* %d.w1 f32[2,1,3,3]  c */
-	if (done)
-		pd_add(G->w1, d_w1, 18);
+	if (done) {
+		const pd_many rows[] = {
+			{ .n = 3, .at = { G->b2, d_b2 } },
+			{ .n = 2, .at = { G->scale, d_scale } },
+			{ .n = 2, .at = { G->bias, d_bias } },
+			{ .n = 18, .at = { G->w1, d_w1 } },
+		};
+
+		pd_add_many(rows, (int)(sizeof rows / sizeof *rows));
+	}
 	done++;
 }
 
@@ -233,12 +235,12 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 576);
-	R = (void *)(arena + 1600);
-	K = (void *)(arena + 1728);
+	R = (void *)(arena + 1792);
+	K = (void *)(arena + 1920);
 	G = (void *)(arena + 1024);
 	L = arena + 1472;
-	tmp = arena + 1728;
-	scratch = arena + 2816;
+	tmp = arena + 1920;
+	scratch = arena + 3008;
 	replica = which;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);

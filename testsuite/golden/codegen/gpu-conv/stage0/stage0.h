@@ -9,7 +9,7 @@ enum { PARAMS = 12, INPUTS = 2 };
 extern const pd_param stage_params[];
 extern const pd_input_desc stage_inputs[];
 
-/* Arena of 4352 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
+/* Arena of 4544 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
 void init(char *arena, int which, const int *mine, int nmine);
 void forward(int slot, int mb);
 void backward(int slot, int mb);

@@ -109,7 +109,7 @@ void backward(int slot, int mb)
 	float *d_Reshape_1 = done ? (void *)(L + 0) : G->W;      /* f32[8,3] */
 	float *d_Reshape_4 = done ? (void *)(L + 128) : G->R_2;  /* f32[8,2] */
 	float *d_Add = (void *)(tmp + 128);                      /* f32[8] */
-	float *d_Reshape_2 = done ? (void *)(L + 128) : G->B;    /* f32[16] */
+	float *d_Reshape_2 = done ? (void *)(L + 192) : G->B;    /* f32[16] */
 	float *d_Reshape_2_1 = (void *)(tmp + 0);                /* f32[16] */
 
 	(void)mb;
@@ -122,15 +122,18 @@ void backward(int slot, int mb)
 	/* %d.Reshape.1 %d.Reshape.4 %d.Add f32[8,3] y */
 	pd_recurrent_backward_weights(&op_d_Reshape_1, d_Reshape_1, d_Reshape_4, d_Add, NULL, k->Recurrent_2,
 		k->steps, k->Recurrent, NULL, NULL, scratch);
-	if (done)
-		pd_add(G->R_2, d_Reshape_4, 16);
 	slice_grad_8_to_16_at_8(d_Reshape_2, d_Add);             /* %d.Reshape.2 f32[16]  y */
 	slice_grad_8_to_16_at_0(d_Reshape_2_1, d_Add);           /* %d.Reshape.2.1 f32[16]  y */
 	add_16(d_Reshape_2, d_Reshape_2, d_Reshape_2_1);         /* %d.Reshape.2.2 f32[16]  y */
-	if (done)
-		pd_add(G->B, d_Reshape_2, 16);
-	if (done)
-		pd_add(G->W, d_Reshape_1, 24);
+	if (done) {
+		const pd_many rows[] = {
+			{ .n = 16, .at = { G->R_2, d_Reshape_4 } },
+			{ .n = 16, .at = { G->B, d_Reshape_2 } },
+			{ .n = 24, .at = { G->W, d_Reshape_1 } },
+		};
+
+		pd_add_many(rows, (int)(sizeof rows / sizeof *rows));
+	}
 	done++;
 }
 
@@ -163,11 +166,11 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 832);
+	K = (void *)(arena + 896);
 	G = (void *)(arena + 320);
 	L = arena + 640;
-	tmp = arena + 832;
-	scratch = arena + 5888;
+	tmp = arena + 896;
+	scratch = arena + 5952;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
 	pd_room_open(8);

@@ -101,8 +101,13 @@ void backward(int slot, int mb)
 	pd_wait_recv(1, slot);                                   /* %d.a f32[4,5]  logits */
 	relugrad_20(d_h, k->d_a, k->a);                          /* %d.h f32[4,5]  a */
 	pd_product_run(&op_d_w1, G->w1, d_b1, k->x, d_h, NULL, NULL, scratch); /* %d.w1 %d.b1 f32[6,5]  h */
-	if (done)
-		pd_add(G->b1, d_b1, 5);
+	if (done) {
+		const pd_many rows[] = {
+			{ .n = 5, .at = { G->b1, d_b1 } },
+		};
+
+		pd_add_many(rows, (int)(sizeof rows / sizeof *rows));
+	}
 	done++;
 }
 

@@ -111,8 +111,13 @@ void backward(int slot, int entry, int mb)
 	pd_wait_send(1, entry);
 	pd_product_run(&op_d_a, e->d_a, NULL, k->logits, P->w2, NULL, NULL, scratch); /* %d.a f32[4,5]  logits */
 	pd_product_run(&op_d_w2, G->w2, d_b2, e->a, k->logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[5,3]  logits */
-	if (done)
-		pd_add(G->b2, d_b2, 3);
+	if (done) {
+		const pd_many rows[] = {
+			{ .n = 3, .at = { G->b2, d_b2 } },
+		};
+
+		pd_add_many(rows, (int)(sizeof rows / sizeof *rows));
+	}
 	done++;
 }
 
