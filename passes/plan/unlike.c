@@ -37,15 +37,20 @@ bool staged_alike(const Staged *x)
 	return true;
 }
 
+/* With room for a stage more. */
+static int *numbers(Arena *a, const int *from, int n)
+{
+	return memcpy(NEWN(a, int, n + 1), from, sizeof *from * (size_t)n);
+}
+
 static Staged copy(Arena *a, const Staged *x)
 {
 	Staged y = *x;
-	const size_t n = sizeof *x->replicas * (size_t)x->n;
 
-	y.replicas = arena_dup(a, x->replicas, n);
-	y.members = arena_dup(a, x->members, n);
-	y.zero = arena_dup(a, x->zero, n);
-	y.along = arena_dup(a, x->along, n);
+	y.replicas = numbers(a, x->replicas, x->n);
+	y.members = numbers(a, x->members, x->n);
+	y.zero = numbers(a, x->zero, x->n);
+	y.along = numbers(a, x->along, x->n);
 	y.until = x->until ? arena_dup(a, x->until, sizeof *x->until * (size_t)x->n) : NULL;
 	return y;
 }
@@ -76,6 +81,48 @@ static bool grow(Staged *x, int s, int by)
 	return true;
 }
 
+/* The stages behind s begin `by` places later. */
+static void shift(Staged *x, int s, int by)
+{
+	int *const of[] = { x->replicas, x->members, x->zero, x->along };
+
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		memmove(of[i] + s + 1 + (by > 0), of[i] + s + 1 + (by < 0),
+			sizeof **of * (size_t)(x->n - s - 1 - (by < 0)));
+	x->n += by;
+}
+
+static bool split(Staged *x, int s)
+{
+	int *const half = x->replicas[s] > 1 ? x->replicas : x->members, more = half[s] / 2;
+
+	if (x->replicas[s] == 1 && half[s] % 2)
+		return false;
+	shift(x, s, 1);
+	x->replicas[s + 1] = x->replicas[s];
+	x->members[s + 1] = x->members[s];
+	x->zero[s + 1] = x->zero[s];
+	x->along[s + 1] = x->along[s];
+	half[s] -= more;
+	half[s + 1] = more;
+	for (int i = s; i < s + 2; i++) {
+		x->zero[i] = x->replicas[i] > 1 ? x->zero[i] : 0;
+		x->along[i] = x->members[i] > 1 ? x->along[i] : SEQUENCE_OFF;
+	}
+	return true;
+}
+
+static bool join(Staged *x, int s)
+{
+	const int n = s + 1 < x->n && x->n > 2 ? devices_of(x, s) + devices_of(x, s + 1) : 0;
+
+	if (!n || n % x->members[s])
+		return false;
+	shift(x, s, -1);
+	x->replicas[s] = n / x->members[s];
+	return true;
+}
+
 static bool shape(Staged *x, StagedMove move, int s)
 {
 	x->until = NULL; /* other shapes, other cuts */
@@ -92,6 +139,8 @@ static bool shape(Staged *x, StagedMove move, int s)
 		x->replicas[s] *= 2;
 		x->members[s] /= 2;
 		return true;
+	case MOVE_SPLIT: return split(x, s);
+	case MOVE_JOIN: return join(x, s);
 	case MOVE_GROW: return grow(x, s, s + 1);
 	case MOVE_GROW_BACK: return grow(x, s, s - 1);
 	case MOVE_GIVE: return s + 1 < x->n && give(x, s, s + 1);

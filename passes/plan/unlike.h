@@ -38,6 +38,8 @@ typedef enum StagedMove {
 	MOVE_SEQUENCE, /* along the sequence or not */
 	MOVE_SMALLER,  /* microbatches of half the samples, of all stages */
 	MOVE_LARGER,
+	MOVE_SPLIT, /* half its replicas become a stage behind it; of one replica, half the devices */
+	MOVE_JOIN,  /* it and the next one become one stage, of replicas like its own */
 	STAGED_MOVES
 } StagedMove;
 
@@ -56,13 +58,13 @@ typedef struct StagedTrial {
 	int moves;   /* that were looked at */
 } StagedTrial;
 
-/* A search (unlike_search.c). look: what comes of a plan, `of` in it; most: so many are looked at. */
+/* A search (unlike_search.c). look: what comes of a plan, `of` in it; most, more: so many are looked at, the latter by all moves. */
 typedef struct StagedSearch {
 	Arena *a;
 	StagedRoom room;
 	StagedTrial (*look)(void *of, const Staged *x);
 	void *of;
-	int most, tried;
+	int most, more, tried;
 	Map seen; /* by staged_key */
 	StagedTrial **plan;
 	int n, cap;              /* those that have a plan */

@@ -329,6 +329,7 @@ static void choose_unlike(Compile *c, const Cluster *machine)
 	StagedTrial *from = NEWN(c->a, StagedTrial, c->nmesh);
 	int n = 0;
 
+	q.more = cluster_unlike(machine) || !like->fits ? q.most / 2 : 0;
 	c->unlike = NEW(c->a, UnlikeFound);
 	if (why) {
 		c->unlike->told = arena_printf(c->a, "  unlike stages: none tried: %s\n", why);
