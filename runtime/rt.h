@@ -268,7 +268,9 @@ void rt_guard_write(FILE *f); /* a member of an object, or nothing */
 void rt_ring_setup(int world);
 bool rt_ring_advance(void); /* true: something moved */
 bool rt_ring_idle(void);
-bool rt_ring_has(int64_t n);                     /* the n-th sum since the start is made; lock held */
+bool rt_ring_has(int64_t n); /* the n-th sum since the start is made; lock held */
+/* pd_gather_parts begins; pd_allreduce_wait waits for it. */
+void rt_gather_begin(const pd_group *g, void *buf, const pd_part *p, int n, size_t size);
 int64_t rt_ring_begun(void), rt_ring_over(void); /* sums since the start: told of, made */
 
 /* ---- vendor.c, lock held ---- */

@@ -1,4 +1,4 @@
-/* Who exchanges what with whom, for messages from GPU to GPU (runtime/gpu/gpu_nccl.c): those of a lane are told apart by their order alone,
+/* Who exchanges what with whom, for messages from GPU to GPU (runtime/crossing/gpu_nccl.c): those of a lane are told apart by their order alone,
  * so both sides must come to them in one order. The channels between two devices are dealt to as few lanes as that allows. Groups
  * of devices that sum or share something stand beside them. */
 #include <inttypes.h>

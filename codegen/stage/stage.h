@@ -127,6 +127,7 @@ void write_part_tables(StageCx *x, Cw *w);
 /* --zero 3: the gather of a bucket's weights begins; in front of a node that reads some, or that begins the next, it is waited for. */
 void write_weights(StageCx *x, Cw *w, const Node *n);
 void await_weights(StageCx *x, Cw *w, const Node *n);
+void open_parts(StageCx *x, Cw *w);                      /* GPUs: memory of the host for them */
 const char *parts_args(const StageCx *x, const Node *n); /* the table of an AllReduce or AllGather, and its length */
 void write_gather(StageCx *x, Cw *w, const Node *n);
 

@@ -364,7 +364,7 @@ static void open_sum(StageCx *x, Cw *w, const Node *n, Calls *c)
 	if (!sums)
 		for (int i = 0; i < n->nin; i++)
 			c->group = most(c->group, n->in[i]);
-	if (!sums || reproducible(x) || n == owned_sums(x->s))
+	if (!sums || reproducible(x) || n == owned_sums(x->s) || moves_parts(n))
 		return;
 	const char *how = how_text(x, n);
 	const bool bucket = attr_int(n, "bucket") >= 0;
@@ -417,6 +417,8 @@ void open_memory(StageCx *x, Cw *w)
 		}
 	for (int i = 0; i < x->s->nparam && owner; i++)
 		c.group = most(c.group, x->s->param[i]);
+	if (on_gpu(x))
+		open_parts(x, w);
 	if (room)
 		cw_line(w, "pd_room_open(%" PRId64 ");", room);
 	if (on_gpu(x) && x->kernels.products)

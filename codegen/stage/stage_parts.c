@@ -93,17 +93,23 @@ static void write_bucket_tables(StageCx *x, Cw *w)
 				write_bucket_table(x, w, n);
 }
 
-void write_weights(StageCx *x, Cw *w, const Node *n)
+/* The table of a bucket, its length, and how large an element is. */
+static const char *bucket_args(const StageCx *x, const Node *first)
 {
 	int count = 0;
 
+	for (const Node *k = first; same_bucket(k, first); k = k->next)
+		count++;
+	return arena_printf(
+		x->b->a, "%s, %d, sizeof(%s)", bucket_table(x, first), count, dtype_c(first->in[0]->type.dtype));
+}
+
+void write_weights(StageCx *x, Cw *w, const Node *n)
+{
 	if (same_bucket(n->prev, n))
 		return;
-	for (const Node *k = n; same_bucket(k, n); k = k->next)
-		count++;
-	cw_stmt(w, arena_printf(x->b->a, "bucket %" PRId64, attr_int(n, "bucket")),
-		"pd_gather_start(%s, tmp, P, %s, %d, sizeof(%s));", group_text(x), bucket_table(x, n), count,
-		dtype_c(n->in[0]->type.dtype));
+	cw_stmt(w, arena_printf(x->b->a, "bucket %" PRId64, attr_int(n, "bucket")), "pd_gather_start(%s, tmp, P, %s);",
+		group_text(x), bucket_args(x, n));
 	x->gathering = n;
 }
 
@@ -154,4 +160,52 @@ void write_gather(StageCx *x, Cw *w, const Node *n)
 {
 	cw_line(w, "pd_gather_parts(%s, P, %s, sizeof(%s));", group_text(x), parts_args(x, n),
 		dtype_c(n->in[0]->type.dtype));
+}
+
+/* ---- memory of the host, before step 0 ---- */
+
+typedef struct Largest {
+	int64_t bytes;
+	const char *args;
+} Largest;
+
+static void larger(Largest *most, int64_t bytes, const char *args)
+{
+	if (bytes > most->bytes)
+		*most = (Largest){ bytes, args };
+}
+
+static const char *table_args(const StageCx *x, const Node *n)
+{
+	return arena_printf(x->b->a, "%s, sizeof(%s)", parts_args(x, n), dtype_c(n->in[0]->type.dtype));
+}
+
+/* Sums of a step may all be under way at one time; of a microbatch's there is one, and two gathers. */
+void open_parts(StageCx *x, Cw *w)
+{
+	Largest each = { 0 }, gathered = { 0 };
+	Graph *g[4];
+	const int ngraph = stage_graphs(x->s, g);
+
+	for (int k = 0; k < ngraph; k++)
+		for (const Node *n = g[k]->first; n; n = n->next) {
+			int64_t bytes = 0;
+			if (n->op == OP_GatherWeight && !same_bucket(n->prev, n)) {
+				for (const Node *i = n; same_bucket(i, n); i = i->next)
+					bytes += value_bytes(i->out[0]);
+				larger(&gathered, bytes, bucket_args(x, n));
+			}
+			if (g[k] != x->s->update || !moves_parts(n) || n == owned_sums(x->s))
+				continue;
+			for (int i = 0; i < n->nin && n->op == OP_AllReduce && attr_int(n, "each"); i++)
+				bytes += value_bytes(n->in[i]->def->in[0]);
+			if (bytes)
+				larger(&each, bytes, table_args(x, n));
+			else
+				cw_line(w, "pd_parts_open(%s);", table_args(x, n));
+		}
+	if (each.args)
+		cw_line(w, "pd_parts_open(%s);", each.args);
+	for (int i = 0; i < 2 && gathered.args; i++)
+		cw_line(w, "pd_parts_open(%s);", gathered.args);
 }

@@ -8,7 +8,7 @@ file(GLOB list RELATIVE ${ROOT} ${ROOT}/ir/ops/*/*.cpu.c ${ROOT}/ir/ops/*/*.ref.
 set(rows)
 foreach(path IN LISTS list)
 	string(REGEX REPLACE "^ir/" "" name "${path}")
-	string(REGEX REPLACE "^runtime/(comm|cpu|data|faults|gpu|run|servers|state|timing)/" "runtime/" name "${name}")
+	string(REGEX REPLACE "^runtime/(comm|cpu|crossing|data|faults|gpu|run|servers|state|timing)/" "runtime/" name "${name}")
 	string(REPLACE "docs/runtime.md" "runtime/README.md" name "${name}")
 	list(APPEND rows "${name} ${path}")
 endforeach()

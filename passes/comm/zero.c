@@ -25,8 +25,6 @@ const char *zero_refused(const Training *t, bool async)
 {
 	if (async)
 		return "an asynchronous schedule: updates go on while weights would be gathered; take a synchronous one";
-	if (target_cuda(t))
-		return "--target cuda: its programs have no ReduceScatter yet; --target c has it";
 	if (t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE)
 		return "servers of parameters: they hold the state, once for all; take --comm allreduce";
 	if (t->comm.compress.codec)

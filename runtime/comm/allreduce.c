@@ -505,9 +505,14 @@ void pd_scatter_add(const pd_group *g, float *sum, const float *one, const pd_pa
 		.group = g, .count = 1, .parts = { (void *)(uintptr_t)one, p, n, sizeof *one, true, sum, me } });
 }
 
-void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size_t size)
+void rt_gather_begin(const pd_group *g, void *buf, const pd_part *p, int n, size_t size)
 {
 	enqueue(&(job){ .group = g, .count = 1, .parts = { buf, p, n, size, false } });
+}
+
+void pd_gather_parts(const pd_group *g, void *buf, const pd_part *p, int n, size_t size)
+{
+	rt_gather_begin(g, buf, p, n, size);
 	pd_allreduce_wait();
 }
 

@@ -216,7 +216,10 @@ size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim)
 	return n;
 }
 
-size_t rt_gpu_bytes(const pd_param *p) { return rt_gpu_bytes_of(p->dtype, p->rank, p->dim); }
+size_t rt_gpu_bytes(const pd_param *p)
+{
+	return p->part ? rt_gpu_bytes_of(p->dtype, 1, &p->part) : rt_gpu_bytes_of(p->dtype, p->rank, p->dim);
+}
 
 size_t rt_host_arena(const pd_program *p)
 {

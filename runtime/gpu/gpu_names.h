@@ -15,6 +15,11 @@
 #define pd_allreduce_start host_allreduce_start
 #define pd_allreduce_wait host_allreduce_wait
 #define pd_allreduce_f64 host_allreduce_f64
+#define pd_scatter_start host_scatter_start
+#define pd_scatter_add host_scatter_add
+#define pd_gather_parts host_gather_parts
+#define pd_gather_start host_gather_start
+#define pd_gradients_whole host_gradients_whole
 #define pd_allgather host_allgather
 #define pd_broadcast host_broadcast
 #define pd_tree_bytes host_tree_bytes
@@ -40,6 +45,7 @@
 #define pd_gatherv_new host_gatherv_new
 #define pd_gatherv_join host_gatherv_join
 #define pd_gradient host_gradient
+#define pd_gradient_part host_gradient_part
 #define pd_gradient_rows host_gradient_rows
 #define pd_check host_check
 #define pd_tensor_sum host_tensor_sum

@@ -135,13 +135,14 @@ void rt_finish(cudaStream_t s);
 void rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host);
 void rt_then(cudaEvent_t after, void (*run)(void *what), void *what); /* the host runs it once `after` has passed */
 void rt_gpu_drain(void);                                              /* waits for all of them */
-void rt_sums_return(void); /* gpu_host.c: those that are made begin their way back to the device */
+void rt_sums_return(void); /* gpu_sums.c: those that are made begin their way back to the device */
 
 /* gpu_graph.c: what a function has the host do before its kernels; true: it was done. A loss that it reports, which is to be noted. */
 typedef enum rt_todo { RT_TODO_INPUT, RT_TODO_RECEIVED, RT_TODO_SENT } rt_todo;
 bool rt_section_before(rt_todo what, int a, int b, void *to);
 void rt_section_note(int mb, bool hits);
-/* What the host begins between two graphs of a function, by `begin`: a sum over replicas, or what a tensor group tells each other. */
+/* What the host begins between two graphs of a function, by `begin`: a sum over replicas, what they have parts of, a wait for
+ * these, or what a tensor group tells each other. */
 typedef struct rt_cut {
 	void (*begin)(const struct rt_cut *b);
 	const pd_group *group;
@@ -149,7 +150,8 @@ typedef struct rt_cut {
 	void *to;
 	int64_t count, run;
 	bool plain;
-	pd_sum how; /* of a sum that is not plain */
+	pd_sum how;          /* of a sum that is not plain */
+	const pd_part *part; /* `count` of them */
 } rt_cut;
 bool rt_section_cut(const rt_cut *b); /* true: it begins there */
 /* A call failed. true: in what is being captured, which will be called once more; the caller goes on. false: it is the caller's to tell. */
@@ -158,6 +160,7 @@ bool rt_capturing(void);   /* what is started now goes into a graph: the host ma
 bool rt_graphs_made(void); /* there are graphs, which keep addresses */
 /* Memory that a step needs, before messages may be waited for. gpu_host.c: for what crosses through the host (direct: NCCL takes the rest). */
 void rt_host_rooms(bool direct);
+void rt_sum_rooms(bool direct);       /* gpu_sums.c */
 void rt_tensor_rooms(bool direct);    /* gpu_tensor.c: of a tensor group */
 void rt_input_rooms(void);            /* gpu_input.c: two places for each input; once */
 void rt_late_room(void);              /* numbers of the step */

@@ -160,7 +160,7 @@ class GpuDevice(Device):
 
     def build(self, opt):
         here, kernels = os.path.dirname(os.path.abspath(__file__)), sorted(f for d in ('stage0', 'runtime') for f in glob.glob(f'{self.dir}/{d}/*.cu'))
-        device = [f for f in glob.glob(f'{self.dir}/runtime/gpu_*.c') if os.path.basename(f)[4:-2] not in ('host', 'input', 'graph', 'nccl', 'servers', 'tensor', 'timed', 'timed_file', 'way')]
+        device = [f for f in glob.glob(f'{self.dir}/runtime/gpu_*.c') if os.path.basename(f)[4:-2] not in ('host', 'input', 'graph', 'nccl', 'nccl_calls', 'nccl_open', 'parts', 'servers', 'sums', 'tensor', 'timed', 'timed_file', 'way')]
         cuda = T.standin()[0].split('=')[1]
         os.environ['PD_STANDIN_FLAGS'] = '-fPIC'
         try:
@@ -171,7 +171,7 @@ class GpuDevice(Device):
         objects = [f'obj/{o}' for o in objects]
         for f in [f'{here}/emulate.c', f'{here}/emulate_gpu.c', f'{self.dir}/stage0/stage0.c', *device]:
             objects.append(f'em_{os.path.basename(f)}.o')
-            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-DRT_GPU', *(f'-I{here}/../../runtime/{d}' for d in ('.', 'run', 'comm', 'cpu', 'data', 'gpu', 'servers', 'state', 'timing')), '-isystem', f'{cuda}/include', '-c', f, '-o', objects[-1]], cwd=self.dir))
+            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-DRT_GPU', *(f'-I{here}/../../runtime/{d}' for d in ('.', 'run', 'comm', 'cpu', 'crossing', 'data', 'gpu', 'servers', 'state', 'timing')), '-isystem', f'{cuda}/include', '-c', f, '-o', objects[-1]], cwd=self.dir))
         shutil.copy(f'{cuda}/lib64/libcudart.so', f'{self.dir}/em_cuda.so')      # each program has a GPU of its own
         T.check('cc', *T.run(['g++', '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *objects, f'{self.dir}/em_cuda.so', '-fopenmp', '-lm'], cwd=self.dir))
         return f'{self.dir}/em.so'

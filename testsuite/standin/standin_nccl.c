@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include "standin.h"
 
-enum { MOST = 64, OPERATIONS = 256 };
+enum { MOST = 64, OPERATIONS = 2048 };
 
 struct ncclComm {
 	char folder[128];
@@ -28,7 +28,7 @@ struct ncclComm {
 	ncclResult_t error;
 };
 
-typedef enum kind { SEND, RECEIVE, SUM, SCATTER, GATHER, BROADCAST } kind;
+typedef enum kind { SEND, RECEIVE, SUM, SCATTER, REDUCE, GATHER, BROADCAST } kind;
 typedef struct op {
 	kind what;
 	ncclComm_t c;
@@ -36,7 +36,7 @@ typedef struct op {
 	void *to;
 	size_t count, bytes; /* of what one rank gives to one */
 	ncclDataType_t type;
-	int peer; /* root of a broadcast */
+	int peer; /* root of a reduction, of a broadcast */
 	int begun, hangs;
 	unsigned first_sent[MOST], first_got[MOST];
 } op;
@@ -45,8 +45,8 @@ typedef struct group {
 	op v[];
 } group;
 
-static const char *const names[] = { "ncclSend", "ncclRecv", "ncclAllReduce", "ncclReduceScatter", "ncclAllGather",
-	"ncclBroadcast" };
+static const char *const names[] = { "ncclSend", "ncclRecv", "ncclAllReduce", "ncclReduceScatter", "ncclReduce",
+	"ncclAllGather", "ncclBroadcast" };
 
 static char last_error[200];
 
@@ -121,14 +121,16 @@ static int gives(const op *o, int r, size_t *at)
 	*at = o->what == SCATTER ? (size_t)r * o->bytes : 0;
 	return o->what == SEND      ? r == o->peer
 	       : o->what == RECEIVE ? 0
+	       : o->what == REDUCE  ? r != o->c->rank && r == o->peer
 	                            : r != o->c->rank && (o->what != BROADCAST || o->c->rank == o->peer);
 }
 
 static int gets(const op *o, int r)
 {
-	return o->what == RECEIVE ? r == o->peer
-	       : o->what == SEND  ? 0
-	                          : r != o->c->rank && (o->what != BROADCAST || r == o->peer);
+	return o->what == RECEIVE  ? r == o->peer
+	       : o->what == SEND   ? 0
+	       : o->what == REDUCE ? r != o->c->rank && o->c->rank == o->peer
+	                           : r != o->c->rank && (o->what != BROADCAST || r == o->peer);
 }
 
 static void begin(op *o)
@@ -203,9 +205,10 @@ static void finish(const op *o)
 	struct ncclComm *c = o->c;
 
 	standin_device(1);
-	if (o->what != SEND)
+	const int nothing = o->what == SEND || (o->what == REDUCE && c->rank != o->peer);
+	if (!nothing)
 		standin_touch(names[o->what], ORDER_WRITES, o->to, o->bytes * (o->what == GATHER ? (size_t)c->n : 1));
-	if (o->what == SUM || o->what == SCATTER)
+	if (o->what == SUM || o->what == SCATTER || (o->what == REDUCE && !nothing))
 		sum_up(o);
 	else if (o->what == GATHER)
 		memmove((char *)o->to + (size_t)c->rank * o->bytes, o->from, o->bytes);
@@ -353,24 +356,30 @@ API ncclResult_t ncclRecv(void *buf, size_t count, ncclDataType_t t, int peer, n
 	return put((op){ .what = RECEIVE, .c = c, .to = buf, .count = count, .type = t, .peer = peer }, s);
 }
 
-static ncclResult_t added(kind what, const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by,
-	ncclComm_t c, cudaStream_t s)
+static ncclResult_t added(kind what, int root, const void *from, void *to, size_t count, ncclDataType_t t,
+	ncclRedOp_t by, ncclComm_t c, cudaStream_t s)
 {
 	if (by != ncclSum || (t != ncclFloat32 && t != ncclFloat64))
 		return failed(ncclInvalidArgument, "the stand-in adds f32 and f64");
-	return put((op){ .what = what, .c = c, .from = from, .to = to, .count = count, .type = t }, s);
+	return put((op){ .what = what, .c = c, .from = from, .to = to, .count = count, .type = t, .peer = root }, s);
 }
 
 API ncclResult_t ncclAllReduce(
 	const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, ncclComm_t c, cudaStream_t s)
 {
-	return added(SUM, from, to, count, t, by, c, s);
+	return added(SUM, 0, from, to, count, t, by, c, s);
+}
+
+API ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, int root,
+	ncclComm_t c, cudaStream_t s)
+{
+	return added(REDUCE, root, from, to, count, t, by, c, s);
 }
 
 API ncclResult_t ncclReduceScatter(
 	const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, ncclComm_t c, cudaStream_t s)
 {
-	return added(SCATTER, from, to, count, t, by, c, s);
+	return added(SCATTER, 0, from, to, count, t, by, c, s);
 }
 
 API ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t t, ncclComm_t c, cudaStream_t s)

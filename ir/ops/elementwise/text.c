@@ -313,7 +313,7 @@ static const char *ew_body(
 /* GPUs: a rounded copy of a weight is a row of cast.cuda.cu, channels last where it is to lie so. */
 static void once_holes(const Node *n, Holes *h)
 {
-	const Type *x = &n->in[0]->type, *y = &n->out[0]->type;
+	const Type *x = &n->in[0]->type, *y = &n->out[0]->type, held = held_type(n->out[0]);
 	const char *order = cast_once(n) ? copy_order(h->arena, x, y) : NULL;
 
 	if (!order)
@@ -322,7 +322,7 @@ static void once_holes(const Node *n, Holes *h)
 	hole_text(h, "CUDA_CALL", "$k($rows);");
 	hole_text(h, "MANY", "{ .n = $COUNTED, .at = { $=, $0 }%s }", order);
 	hole_text(h, "MANY_NAME", "cast_%s_%s", dtype_name(x->dtype), dtype_name(y->dtype));
-	hole_int(h, "COUNTED", type_numel(x));
+	hole_int(h, "COUNTED", type_numel(&held));
 	hole_text(h, "TX", "%s", dtype_c(x->dtype));
 	hole_text(h, "TY", "%s", dtype_c(y->dtype));
 	hole_text(h, "LOAD", "%s%s", dtype_half(x->dtype) ? "pd_from_" : "",

@@ -123,6 +123,8 @@ static void part_call(const Node *n, Holes *h, int64_t part)
 		states = arena_printf(h->arena, "%s, $%d", states, i);
 	hole_text(h, "CALL", "$k($0%s%s, $%d%s, $%d, ($IX)pd_part_of(replica, %lld, $N));", divided ? "" : at, states,
 		n->nin - 2, summed ? "" : at, n->nin - 1, (long long)part);
+	hole_text(h, "MANY", "{ .n = (int64_t)pd_part_of(replica, %lld, $N), .at = { $0%s%s, $%d%s } }",
+		(long long)part, divided ? "" : at, states, n->nin - 2, summed ? "" : at);
 }
 
 /* GPUs: all parameters by one launch; a row has weight, states and gradient, and the copy of the weight in 16 bits. */
@@ -137,7 +139,8 @@ static void row_call(const Node *n, Holes *h)
 	hole_int(h, "COPIED", order != NULL);
 	if (order)
 		half_holes(h, copy->type.dtype);
-	hole_text(h, "MANY", "{ .n = $N, .at = { %s%s }%s }", at, order ? ", $copy" : "", order ? order : "");
+	if (!((const struct optim *)n->attr)->part)
+		hole_text(h, "MANY", "{ .n = $N, .at = { %s%s }%s }", at, order ? ", $copy" : "", order ? order : "");
 	hole_text(h, "MANY_NAME", "%s%s%s%s%s%s", op_name(n->op),
 		((const struct optim *)n->attr)->weight_decay != 0 ? "_decay" : "",
 		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype), order ? "_" : "",

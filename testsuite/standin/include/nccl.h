@@ -57,6 +57,8 @@ ncclResult_t ncclSend(const void *buf, size_t count, ncclDataType_t t, int peer,
 ncclResult_t ncclRecv(void *buf, size_t count, ncclDataType_t t, int peer, ncclComm_t comm, cudaStream_t s);
 ncclResult_t ncclAllReduce(
 	const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t op, ncclComm_t comm, cudaStream_t s);
+ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t op, int root,
+	ncclComm_t comm, cudaStream_t s);
 ncclResult_t ncclReduceScatter(
 	const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t op, ncclComm_t comm, cudaStream_t s);
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t t, ncclComm_t comm, cudaStream_t s);

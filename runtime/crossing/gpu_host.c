@@ -1,8 +1,7 @@
-/* gpu_host.c: the host's functions called with tensors that lie on the device. Messages and sums are staged through pinned
+/* gpu_host.c: the host's functions called with tensors that lie on the device. Messages are staged through pinned
  * memory, on streams of their own (gpu_streams.c): a send is posted when its copy is there, what was received is waited for by the
- * stream that computes, not by the host; a sum begins when the copy of its last gradient is there, and is on its way back to the device
- * as soon as it is made, whatever others do. Between stages of one device tensors are copied there. All of that memory is made before
- * step 0, from what the program says of its messages (pd_link), sums (pd_sum_open) and calls (pd_call_open). */
+ * stream that computes, not by the host. Between stages of one device tensors are copied there. All of that memory is made before
+ * step 0, from what the program says of its messages (pd_link) and calls (pd_call_open); sums: gpu_sums.c. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
@@ -12,13 +11,8 @@ void host_isend(int channel, int slot, int peer, int mb, const void *buf, size_t
 void host_wait_recv(int channel, int slot);
 void host_wait_send(int channel, int slot);
 void host_allreduce(const pd_group *g, float *buf, size_t count);
-void host_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
-void host_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how);
-void host_allreduce_wait(void);
 void host_tag_write(pd_tag *tag, int mb, int64_t version);
 int64_t host_tag_read(const pd_tag *tag, int mb);
-void host_count_join(const pd_group *g, bool later);
-void host_sums_wait(void);
 void host_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
 void host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 size_t host_tree_bytes(int grains, size_t count, const int *mine, int nmine);
@@ -28,6 +22,7 @@ void host_tree_done(pd_tree *t, int mb);
 float *host_tree_root(pd_tree *t, const pd_group *g);
 float *host_tree_join(pd_tree *t, const pd_group *g, size_t count);
 void host_gradient(int i, const void *sum);
+void host_gradient_part(const pd_group *g, int i, const void *part, int64_t n);
 void host_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
 void host_check(const char *what, pd_dtype t, const void *v, int64_t n);
 
@@ -75,13 +70,21 @@ void pd_call_open(pd_call of, size_t bytes, size_t more)
 	calls[of].second = more > calls[of].second ? more : calls[of].second;
 }
 
+/* Of a gradient of parameter i, none of whose replicas has a part alone. */
+static size_t whole_bytes(int i)
+{
+	const pd_param *p = &rt_program->params[i];
+
+	return rt_gpu_bytes_of(p->dtype, p->rank, p->dim);
+}
+
 static void call_rooms(bool direct)
 {
 	size_t most = 0;
 
 	for (int i = 0; i < rt_program->nparams; i++)
-		if (rt_program->params[i].trained && rt_gpu_bytes(&rt_program->params[i]) > most)
-			most = rt_gpu_bytes(&rt_program->params[i]);
+		if (rt_program->params[i].trained && whole_bytes(i) > most)
+			most = whole_bytes(i);
 	pd_call_open(PD_CALL_GRADIENT, most, 0);
 	for (int k = 0; k < PD_CALLS; k++) {
 		const bool shares = !direct || rt_program->tensor_of; /* groups of unlike members do by the host */
@@ -234,193 +237,6 @@ void pd_wait_send(int channel, int slot)
 		rt_wait_on(RT_COMPUTE, s->copied);
 }
 
-/* Sums that run in the background, in the order in which a step begins them: those of the GPUs themselves are waited for by the last. */
-static rt_flight direct;
-
-/* Where a later update takes them: an event behind those of the step. */
-static cudaEvent_t *behind_step(int64_t step)
-{
-	static cudaEvent_t *event;
-	const int64_t n = rt_program->flow + 1;
-
-	if (!event)
-		event = rt_alloc((size_t)n * sizeof *event);
-	return &event[step % n];
-}
-
-/* Sums that are staged, in the order in which they were begun: n of a step so far, of which `begun` are the host's to make and `back`
- * on their way back. */
-typedef struct sum_of {
-	stage sum, residual;
-	const pd_group *group;
-	pd_sum how;
-	bool plain;
-	int64_t number;
-} sum_of;
-static struct {
-	sum_of **v;
-	int n, begun, back, room;
-} sums;
-
-/* What a step will begin, each with the rooms that it needs; which of them is which shows in the first step. */
-static void more_sums(void)
-{
-	const int n = sums.room ? 2 * sums.room : 64;
-
-	sums.v = realloc(sums.v, (size_t)n * sizeof *sums.v);
-	if (!sums.v)
-		rt_fail(RT_MEMORY, "R501", "no memory for %d sums", n);
-	while (sums.room < n)
-		sums.v[sums.room++] = rt_alloc(sizeof **sums.v);
-}
-
-static struct opened {
-	size_t bytes;
-	bool exact, residual;
-} *opened;
-static int nopened;
-
-void pd_sum_open(size_t count, const pd_sum *how)
-{
-	opened = realloc(opened, (size_t)(nopened + 1) * sizeof *opened);
-	if (!opened)
-		rt_fail(RT_MEMORY, "R501", "no memory for %d sums", nopened + 1);
-	opened[nopened++] =
-		(struct opened){ count * sizeof(float), !how || how->codec == PD_CODEC_EXACT, how && how->residual };
-}
-
-static void sum_rooms(bool direct)
-{
-	for (int i = 0, n = 0; i < nopened; i++) {
-		if (direct && opened[i].exact)
-			continue;
-		if (n == sums.room)
-			more_sums();
-		make_room(&sums.v[n]->sum, opened[i].bytes);
-		make_room(&sums.v[n++]->residual, opened[i].residual ? opened[i].bytes : 0);
-	}
-}
-
-/* A place for the next sum of the step, the smallest that suffices; it stays the place of this sum of a step. */
-static sum_of *next_sum(size_t bytes, bool residual)
-{
-	int found = sums.n;
-
-	if (sums.n == sums.room)
-		more_sums();
-	for (int k = sums.n; k < sums.room; k++) {
-		const sum_of *s = sums.v[k], *best = sums.v[found];
-
-		if (s->sum.room >= bytes && (!residual || s->residual.room >= bytes) &&
-			(best->sum.room < bytes || (residual && best->residual.room < bytes) ||
-				s->sum.room < best->sum.room))
-			found = k;
-	}
-	sum_of *s = sums.v[found];
-
-	sums.v[found] = sums.v[sums.n];
-	return sums.v[sums.n++] = s;
-}
-
-static void to_host(stage *s, void *tensor, size_t bytes)
-{
-	rt_until(s->copied);
-	make_room(s, bytes);
-	s->tensor = tensor;
-	s->bytes = bytes;
-	rt_record_on(&s->ready, RT_COMPUTE);
-	rt_wait_on(RT_SUMS, s->ready);
-	rt_copy_on(RT_SUMS, s->host, tensor, bytes, true);
-	rt_record_on(&s->copied, RT_SUMS);
-}
-
-static void to_device(stage *s)
-{
-	rt_copy_on(RT_RETURNS, s->tensor, s->host, s->bytes, false);
-	rt_record_on(&s->copied, RT_RETURNS);
-}
-
-static void begin_sum(void *what)
-{
-	sum_of *s = what;
-
-	host_allreduce_start(s->group, s->sum.host, s->sum.bytes / sizeof(float), s->plain ? NULL : &s->how);
-	s->number = rt_ring_begun();
-	sums.begun++;
-}
-
-void rt_sums_return(void)
-{
-	while (sums.back < sums.begun && rt_ring_over() >= sums.v[sums.back]->number) {
-		sum_of *s = sums.v[sums.back++];
-
-		to_device(&s->sum);
-		if (s->how.residual)
-			to_device(&s->residual);
-	}
-}
-
-static void start_between(const rt_cut *b)
-{
-	pd_allreduce_start(b->group, b->to, (size_t)b->count, b->plain ? NULL : &b->how);
-}
-
-void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
-{
-	static int64_t step = -1;
-
-	if (rt_section_cut(&(rt_cut){ .begin = start_between,
-		    .group = g,
-		    .to = buf,
-		    .count = (int64_t)count,
-		    .plain = !how,
-		    .how = how ? *how : (pd_sum){ 0 } }))
-		return;
-	if ((!how || how->codec == PD_CODEC_EXACT) && rt_nccl_sum(&direct, g, buf, count))
-		return;
-	if (how && how->residual && step != rt_step) {
-		pd_allreduce_wait(); /* sums of earlier steps have left what their residuals are */
-		step = rt_step;
-	}
-	sum_of *s = next_sum(count * sizeof *buf, how && how->residual);
-
-	s->group = g;
-	s->plain = !how;
-	s->how = how ? *how : (pd_sum){ 0 };
-	if (s->how.residual) {
-		to_host(&s->residual, s->how.residual, count * sizeof *buf);
-		s->how.residual = s->residual.host;
-	}
-	to_host(&s->sum, buf, count * sizeof *buf);
-	rt_then(s->sum.copied, begin_sum, s);
-}
-
-/* What is started next has the first n sums; the host waits for those that it makes itself, in their order. Their places are free. */
-static void have_sums(int n)
-{
-	for (rt_sums_return(); sums.back < n; rt_sums_return())
-		rt_wait_sum(sums.v[sums.back]->number);
-	for (int i = 0; i < n; i++) {
-		sum_of *s = sums.v[0];
-
-		rt_wait_on(RT_COMPUTE, s->sum.copied);
-		if (s->how.residual)
-			rt_wait_on(RT_COMPUTE, s->residual.copied);
-		memmove(sums.v, sums.v + 1, (size_t)--sums.n * sizeof *sums.v);
-		sums.v[sums.n] = s;
-	}
-	sums.begun -= n;
-	sums.back -= n;
-}
-
-void pd_allreduce_wait(void)
-{
-	rt_wait_on(RT_COMPUTE, direct.done);
-	rt_gpu_drain();
-	have_sums(sums.n);
-	host_allreduce_wait(); /* what the host sums for itself */
-}
-
 void pd_allreduce(const pd_group *g, float *buf, size_t count)
 {
 	static rt_flight f;
@@ -433,33 +249,6 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count)
 
 	host_allreduce(g, host, count);
 	rt_copy_on(RT_COMPUTE, buf, host, count * sizeof *buf, false);
-}
-
-void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)
-{
-	pd_allreduce_start(g, buf, count, how);
-	pd_allreduce_wait();
-}
-
-/* Sums begin in one order on every rank, and the count's begins at once. */
-void pd_count_join(const pd_group *g, bool later)
-{
-	rt_gpu_drain();
-	host_count_join(g, later);
-	if (later)
-		rt_record_on(behind_step(rt_step), RT_SUMS);
-}
-
-void pd_sums_wait(void)
-{
-	const int64_t last = rt_flow_sums();
-	int n = 0;
-
-	rt_wait_on(RT_COMPUTE, *behind_step(rt_update_step));
-	while (n < sums.begun && sums.v[n]->number <= last)
-		n++;
-	have_sums(n);
-	host_sums_wait(); /* how many labels count */
 }
 
 void pd_tag_write(pd_tag *tag, int mb, int64_t version)
@@ -504,7 +293,13 @@ void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes)
 void pd_gradient(int i, const void *sum)
 {
 	if (rt_keeps_gradients())
-		host_gradient(i, begin(&whole, sum, rt_gpu_bytes(&rt_program->params[i]), true));
+		host_gradient(i, begin(&whole, sum, whole_bytes(i), true));
+}
+
+void pd_gradient_part(const pd_group *g, int i, const void *part, int64_t n)
+{
+	if (rt_keeps_gradients())
+		host_gradient_part(g, i, begin(&whole, part, (size_t)n * sizeof(float), true), n);
 }
 
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)
@@ -593,7 +388,7 @@ void pd_clip_scaled(float *to, const float *count, double most) { pd_set(to, rt_
 void rt_host_rooms(bool direct)
 {
 	message_rooms(direct);
-	sum_rooms(direct);
+	rt_sum_rooms(direct);
 	call_rooms(direct);
 	rt_input_rooms();
 }
