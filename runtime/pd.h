@@ -825,8 +825,7 @@ typedef enum pd_call { PD_CALL_GROUP, PD_CALL_CHECK, PD_CALL_GRADIENT, PD_CALLS 
 void pd_room_open(size_t bytes);
 void pd_gemm_open(void);
 void pd_sum_open(size_t count, const pd_sum *how);
-void pd_parts_open(const pd_part *p, int n,
-	size_t size); /* or pd_scatter_start, pd_scatter_add, pd_gather_start, pd_gather_parts */
+void pd_parts_open(const pd_group *g, const pd_part *p, int n, size_t size); /* or pd_scatter_start and its like */
 void pd_call_open(pd_call of, size_t bytes, size_t more);
 void pd_tensor_open(
 	size_t sum, size_t part); /* bytes of the largest pd_tensor_sum, and of a part of pd_tensor_gather */

@@ -202,10 +202,10 @@ void open_parts(StageCx *x, Cw *w)
 			if (bytes)
 				larger(&each, bytes, table_args(x, n));
 			else
-				cw_line(w, "pd_parts_open(%s);", table_args(x, n));
+				cw_line(w, "pd_parts_open(%s, %s);", group_text(x), table_args(x, n));
 		}
 	if (each.args)
-		cw_line(w, "pd_parts_open(%s);", each.args);
+		cw_line(w, "pd_parts_open(%s, %s);", group_text(x), each.args);
 	for (int i = 0; i < 2 && gathered.args; i++)
-		cw_line(w, "pd_parts_open(%s);", gathered.args);
+		cw_line(w, "pd_parts_open(%s, %s);", group_text(x), gathered.args);
 }

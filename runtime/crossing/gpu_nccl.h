@@ -8,7 +8,6 @@
 enum { RT_SUMS_JOINT = -1, RT_MEMBERS_JOINT = -2 };
 typedef struct rt_joint { /* a communicator */
 	pd_group of;      /* of a lane: from, to */
-	bool replicas;    /* of a stage: all of them run the same program */
 	int lane, self;   /* lane: or of sums over replicas, of a tensor group; self: the place of this rank */
 	ncclComm_t comm;
 	cudaStream_t stream;

@@ -125,7 +125,7 @@ static void connect(rt_joint *j)
 /* Of what crosses in a group, each kind of call. scrap: a number for each member. */
 static void first_calls(const rt_joint *j, float *scrap)
 {
-	const bool parts = j->replicas && rt_moves_parts();
+	const bool parts = j->lane == RT_SUMS_JOINT && rt_moves_parts(&j->of);
 
 	rt_joint_check(
 		j, ncclAllReduce(scrap, scrap, 1, ncclFloat32, ncclSum, j->comm, j->stream), "the first AllReduce");
@@ -176,8 +176,6 @@ size_t rt_nccl_find(const pd_program *p, double timeout)
 	}
 	for (int i = 0; i < p->ngroups; i++)
 		want(p->groups[i].rank, p->groups[i].n, RT_SUMS_JOINT);
-	for (int i = 0; i < rt_joints.n; i++)
-		rt_joints.v[i].replicas = rt_joints.v[i].lane == RT_SUMS_JOINT;
 	if (rt_late && p->world > 1)
 		want(rt_world()->rank, p->world, RT_SUMS_JOINT);
 	want_members(p);

@@ -19,7 +19,7 @@ typedef struct rt_moved {
 	int room;
 } rt_moved;
 
-bool rt_moves_parts(void);                                   /* this program does: pd_parts_open was called */
+bool rt_moves_parts(const pd_group *g);                      /* these replicas do: pd_parts_open was called with them */
 size_t rt_moved_bytes(const pd_part *p, int n, size_t size); /* of the wholes */
 /* gpu_sums.c: begins it behind what the device was told so far; pd_allreduce_wait waits for it. */
 void rt_moved_start(const rt_moved *m);

@@ -85,14 +85,27 @@ void pd_sum_open(size_t count, const pd_sum *how)
 	open_one((struct opened){ count * sizeof(float), !how || how->codec == PD_CODEC_EXACT, how && how->residual });
 }
 
-static bool moves;
+/* Groups that move parts: those of the stages of this device. */
+static const pd_group **moving;
+static int nmoving;
 
-bool rt_moves_parts(void) { return moves; }
-
-void pd_parts_open(const pd_part *p, int n, size_t size)
+bool rt_moves_parts(const pd_group *g)
 {
-	moves = true;
+	for (int i = 0; i < nmoving; i++)
+		if (moving[i]->n == g->n && !memcmp(moving[i]->rank, g->rank, (size_t)g->n * sizeof *g->rank))
+			return true;
+	return false;
+}
+
+void pd_parts_open(const pd_group *g, const pd_part *p, int n, size_t size)
+{
 	open_one((struct opened){ rt_moved_bytes(p, n, size), true, false });
+	if (rt_moves_parts(g))
+		return;
+	moving = realloc(moving, (size_t)(nmoving + 1) * sizeof *moving);
+	if (!moving)
+		rt_fail(RT_MEMORY, "R501", "no memory for %d groups", nmoving + 1);
+	moving[nmoving++] = g;
 }
 
 void rt_sum_rooms(bool direct_too)
