@@ -59,34 +59,39 @@ static bool read_losses(Compile *c, const char *dir, Curve *to)
 	return true;
 }
 
-/* Largest difference and largest value of two float tensors. */
-/* g: the gradient of the first step, NULL: none; where it is at most `noise`, x and y may be `stride` apart. */
-static void measure(const st_tensor *x, const st_tensor *y, const st_tensor *g, double noise, double stride,
-	double *diff, double *top)
+static double element(const st_tensor *x, size_t i)
 {
-	bool wide = strcmp(x->dtype, "F64") == 0;
+	double wide;
+	float f;
+
+	if (!strcmp(x->dtype, "F64"))
+		return memcpy(&wide, x->data + 8 * i, 8), wide;
+	return memcpy(&f, x->data + 4 * i, 4), (double)f;
+}
+
+/* Where the gradient of the first step (of: NULL, not told) is at most `noise`, an element may be `stride` apart: optimizers that divide
+ * by its size move it by roundings. */
+typedef struct Astray {
+	const st_tensor *of;
+	double noise, stride;
+} Astray;
+
+static bool astray(const Astray *g, const st_tensor *x, size_t i)
+{
+	return g && g->of && g->of->bytes == x->bytes && fabs(element(g->of, i)) <= g->noise;
+}
+
+/* Largest difference and largest value of two float tensors. */
+static void measure(const st_tensor *x, const st_tensor *y, const Astray *g, double *diff, double *top)
+{
+	const size_t size = strcmp(x->dtype, "F64") ? 4 : 8;
 
 	*diff = *top = 0;
-	for (size_t i = 0; i < x->bytes / (wide ? 8 : 4); i++) {
-		double a, b;
-		float f;
+	for (size_t i = 0; i < x->bytes / size; i++) {
+		const double b = element(y, i);
+		double e = fabs(element(x, i) - b);
 
-		if (wide) {
-			memcpy(&a, x->data + 8 * i, 8);
-			memcpy(&b, y->data + 8 * i, 8);
-		} else {
-			memcpy(&f, x->data + 4 * i, 4);
-			a = f;
-			memcpy(&f, y->data + 4 * i, 4);
-			b = f;
-		}
-		double e = fabs(a - b), d = INFINITY;
-
-		if (g && g->bytes == x->bytes && wide)
-			memcpy(&d, g->data + 8 * i, 8);
-		else if (g && g->bytes == x->bytes)
-			d = (double)(memcpy(&f, g->data + 4 * i, 4), f);
-		if (fabs(d) <= noise && e <= stride)
+		if (e > *diff && e <= (g ? g->stride : 0) && astray(g, x, i))
 			e = 0;
 		*diff = e > *diff || isnan(e) ? e : *diff;
 		*top = fabs(b) > *top ? fabs(b) : *top;
@@ -108,7 +113,7 @@ static double top_of(const st_tensor *x)
 {
 	double diff, top;
 
-	measure(x, x, NULL, 0, 0, &diff, &top);
+	measure(x, x, NULL, &diff, &top);
 	return diff == 0 ? top : INFINITY; /* NaN differs from itself */
 }
 
@@ -190,53 +195,80 @@ static bool all_moved(Compile *c, const char *many, const char *one)
 	return ok;
 }
 
-static bool compare(Compile *c, const Rule *r, const char *many, const char *one)
-{
-	st_file x, y, g;
-	const char *why;
-	bool exact = c->o->t.loop.reproducible, ok = true;
-	Curve *a = NEW(c->a, Curve), *b = NEW(c->a, Curve);
+/* What fast sums may make of a loss, and of a tensor beside its largest value; in 16 bits each step rounds what they differ by anew. */
+static double loose(const Compile *c, double f32) { return c->o->t.target.amp.kind == AMP_OFF ? f32 : 10 * f32; }
 
-	if (!read_losses(c, many, a) || !read_losses(c, r && r->servers ? many : one, b)) /* told by microbatch */
-		return false;
+static bool same_losses(Compile *c, const Curve *a, const Curve *b, bool exact)
+{
+	bool ok = true;
+
 	for (int i = 0; i < a->n && i < b->n && ok; i++)
-		if (exact ? a->v[i] != b->v[i] : !(fabs(a->v[i] - b->v[i]) <= 1e-4 * fmax(1, fabs(b->v[i]))))
+		if (exact ? a->v[i] != b->v[i] : !(fabs(a->v[i] - b->v[i]) <= loose(c, 1e-4) * fmax(1, fabs(b->v[i]))))
 			ok = diag_error(c->d, NOLOC, 805, "loss of step %d is %.9g distributed, %.9g on one device", i,
 				a->v[i], b->v[i]);
 	if (a->n != b->n || !a->n)
 		ok = diag_error(c->d, NOLOC, 805, "%d losses distributed, %d on one device", a->n, b->n);
+	return ok;
+}
+
+/* Roundings of a tensor's gradients, of which the largest of any tensor is `most`; in 16 bits those of its own largest too. */
+static double noise_of(const Compile *c, double most, const st_tensor *gradient)
+{
+	const double all = verify_noise(c) * most;
+
+	return gradient && c->o->t.target.amp.kind != AMP_OFF ? fmax(all, 5e-2 * top_of(gradient)) : all;
+}
+
+/* The largest difference of a weight or state, as part of the tensor's largest value, in *worst. */
+static bool same_tensors(
+	Compile *c, const Rule *r, const st_file *x, const st_file *y, Astray *g, const st_file *grads, double *worst)
+{
+	const bool exact = c->o->t.loop.reproducible;
+	const double most = largest_gradient(grads);
+
+	for (int i = 0; i < y->n; i++) {
+		const st_tensor *q = &y->tensor[i], *p = st_find(x, q->name);
+		double diff, top;
+
+		if (verify_skips(r, c->m, q->name))
+			continue;
+		if (!p || p->bytes != q->bytes)
+			return diag_error(c->d, NOLOC, 805, "tensor '%s' is missing from the distributed run", q->name);
+		g->of = st_find(grads, q->name);
+		g->noise = noise_of(c, most, g->of);
+		measure(p, q, g, &diff, &top);
+		const double rel = top > 0 ? diff / top : diff;
+		*worst = rel > *worst ? rel : *worst;
+		if (exact ? memcmp(p->data, q->data, p->bytes) != 0 : !(rel <= loose(c, LOOSE * 1e-6)))
+			return diag_error(c->d, NOLOC, 805,
+				"tensor '%s' differs first: by %.3g, its largest value is %.3g", q->name, diff, top);
+	}
+	return true;
+}
+
+static bool compare(Compile *c, const Rule *r, const char *many, const char *one)
+{
+	st_file x, y, g;
+	const char *why;
+	const bool exact = c->o->t.loop.reproducible;
+	Curve *a = NEW(c->a, Curve), *b = NEW(c->a, Curve);
+	double worst = 0;
+
+	if (!read_losses(c, many, a) || !read_losses(c, r && r->servers ? many : one, b)) /* told by microbatch */
+		return false;
+	bool ok = same_losses(c, a, b, exact);
 	if (!st_open(&x, arena_printf(c->a, "%s/run/trained.safetensors", many), &why))
 		return diag_error(c->d, NOLOC, 803, "weights of the distributed run: %s", why);
 	if (!st_open(&y, arena_printf(c->a, "%s/run/trained.safetensors", one), &why))
 		return diag_error(c->d, NOLOC, 803, "weights of the one-device run: %s", why);
 	if (!st_open(&g, arena_printf(c->a, "%s/run/grads.safetensors", one), &why))
 		return diag_error(c->d, NOLOC, 803, "gradients of the one-device run: %s", why);
-	const double noise = 1e-5 * largest_gradient(&g), stride = 1.01 * (double)a->n * verify_stride(c);
-	double worst = 0;
-
-	for (int i = 0; i < y.n; i++) {
-		const st_tensor *q = &y.tensor[i], *p = st_find(&x, q->name);
-		double diff, top;
-
-		if (verify_skips(r, c->m, q->name))
-			continue;
-		if (!p || p->bytes != q->bytes) {
-			ok = diag_error(c->d, NOLOC, 805, "tensor '%s' is missing from the distributed run", q->name);
-			break;
-		}
-		measure(p, q, st_find(&g, q->name), noise, stride, &diff, &top);
-		double rel = top > 0 ? diff / top : diff;
-		worst = rel > worst ? rel : worst;
-		if (exact ? memcmp(p->data, q->data, p->bytes) != 0 : !(rel <= LOOSE * 1e-6)) {
-			ok = diag_error(c->d, NOLOC, 805,
-				"tensor '%s' differs first: by %.3g, its largest value is %.3g", q->name, diff, top);
-			break;
-		}
-	}
+	ok &= same_tensors(c, r, &x, &y, &(Astray){ .stride = 1.01 * (double)a->n * verify_stride(c) }, &g, &worst);
 	ok &= all_moved(c, many, one);
 	if (ok)
 		printf("verify: %d losses and %d tensors agree (%s; largest difference %.2g of a tensor's largest value)\n",
-			a->n, y.n, exact ? "every bit" : arena_printf(c->a, "tolerance %g", LOOSE * 1e-6), worst);
+			a->n, y.n, exact ? "every bit" : arena_printf(c->a, "tolerance %g", loose(c, LOOSE * 1e-6)),
+			worst);
 	st_close(&x);
 	st_close(&y);
 	st_close(&g);

@@ -35,6 +35,8 @@ void verify_tell(Compile *c, const Rule *r);
 /* How far apart two runs' weights may be behind one update where the gradient is roundings alone: Adam and its like divide it by
  * its own size, so that what is left is a step of full length in any direction. 0: the optimizer does not. */
 double verify_stride(const Compile *c);
+/* What a gradient is beside the largest of all where it may be roundings alone. */
+double verify_noise(const Compile *c);
 bool verify_first_step(Compile *c, const Rule *r, const char *many, const char *one, bool exact);
 
 #endif

@@ -114,9 +114,9 @@ static Wrong differ(const Step *s, const Told *x, const Told *y, const Told *g, 
 
 	for (int64_t i = 0; i < x->r.n; i++) {
 		const double a = element(x, i), b = element(y, from + i);
-		const bool same =
-			slack < 0 ? memcmp(&a, &b, sizeof a) == 0
-				  : fabs(a - b) <= fmax(slack, stride_at(s, g, from + i)) || (isnan(a) && isnan(b));
+		const bool same = slack < 0 ? memcmp(&a, &b, sizeof a) == 0
+		                            : a == b || fabs(a - b) <= fmax(slack, stride_at(s, g, from + i)) ||
+		                                      (isnan(a) && isnan(b));
 
 		if (same)
 			continue;
@@ -148,10 +148,12 @@ double verify_stride(const Compile *c)
 	}
 }
 
+double verify_noise(const Compile *c) { return c->o->t.target.amp.kind == AMP_OFF ? 1e-5 : 1e-4; }
+
 /* What element i of an update may differ by, whose gradient is g: each before it may have gone astray. */
 static double stride_at(const Step *s, const Told *g, int64_t i)
 {
-	return g && i < g->r.n && fabs(element(g, i)) <= 1e-5 * s->gradient
+	return g && i < g->r.n && fabs(element(g, i)) <= verify_noise(s->c) * s->gradient
 	               ? 1.01 * (double)(g->micro + 1) * verify_stride(s->c)
 	               : 0;
 }
@@ -173,7 +175,7 @@ static double slack_of(const Step *s, const Told *y)
 {
 	if (s->exact)
 		return -1;
-	return fmax(1e-3 * largest(y), gradient(y) ? 1e-5 * s->gradient : 1e-6);
+	return fmax(1e-3 * largest(y), gradient(y) ? verify_noise(s->c) * s->gradient : 1e-6);
 }
 
 /* ---- names ---- */
