@@ -70,6 +70,39 @@ template <uint64_t C> static __device__ __forceinline__ uint64_t pd_times(uint64
 #endif
 }
 
+/* Of the two numbers of 15 bits in the halves of w (bit 15 is not theirs): ones in the halves of those that are LEAST or more; a, of the lower,
+ * and b as they are or, where it is less, 0. As 16-bit floats they have the same order, but for NaNs, which come last as integers: they compare
+ * so with `geu`. */
+template <uint32_t LEAST> static __device__ __forceinline__ uint32_t pd_least_two(uint32_t w)
+{
+	static_assert(LEAST <= 0x7c00, "a limit that is a number, as a float too");
+#if defined __CUDA_ARCH__
+	uint32_t ones;
+
+	asm("{\n\t.reg .b32 n;\n\tabs.f16x2 n, %1;\n\tset.geu.u32.f16x2 %0, n, %2;\n\t}"
+		: "=r"(ones)
+		: "r"(w), "r"(LEAST * 0x10001u));
+	return ones;
+#else
+	return ((w & 0x7fff) >= LEAST ? 0xffffu : 0) | ((w >> 16 & 0x7fff) >= LEAST ? 0xffff0000u : 0);
+#endif
+}
+
+template <uint32_t LEAST> static __device__ __forceinline__ void pd_least_two(uint32_t w, float &a, float &b)
+{
+#if defined __CUDA_ARCH__
+	asm("{\n\t.reg .pred p, q;\n\t.reg .b32 n;\n\tabs.f16x2 n, %2;\n\tsetp.geu.f16x2 p|q, n, %3;\n\t"
+	    "selp.f32 %0, %0, 0f00000000, p;\n\tselp.f32 %1, %1, 0f00000000, q;\n\t}"
+		: "+f"(a), "+f"(b)
+		: "r"(w), "r"(LEAST * 0x10001u));
+#else
+	const uint32_t stays = pd_least_two<LEAST>(w);
+
+	a = stays & 0xffffu ? a : 0;
+	b = stays & 0xffff0000u ? b : 0;
+#endif
+}
+
 /* ---- kinds of elements ---- */
 
 /* Multiplication of 16 x 16 by 16 x 8 by tensor cores, and two f32 rounded into one register, the first below. */

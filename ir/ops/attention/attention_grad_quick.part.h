@@ -1,13 +1,35 @@
-/* What the first kernel leaves of a query for the second: the power of 2 that its weights are to be divided by, and UNIT t. Queries
- * that there are not have weights of 0. */
+/* What the first kernel leaves of a query for the second: the power of 2 that its weights are to be divided by, and -t by what the product
+ * of dy and v counts there. Queries that there are not have weights of 0. */
 struct alignas(8) row_facts { float base, t; };
 
-/* In memory, of a head, all queries of the first kernel's blocks; then of each 32 keys a word for each query: which are not dropped. */
+/* In memory, of a head, all queries of the first kernel's blocks; then of each 32 keys a word for each query: what is not dropped (bits_at). */
 enum { PAD = TILESQ * MINEQ, WORDS = (TK + 31) / 32, OFTILE = (MINE + 31) / 32 };
 static_assert(MINEQ % MINE == 0 && MINE % KEYS == 0, "tiles of both kernels");
 
 /* UNIT times what the product of dy and v counts by */
 static constexpr float BACK = UNIT * (DROP ? KEEP : 1);
+#if DROP
+
+/* Sixteen bits that a thread of the first kernel makes of 16 queries, from `query` on, and 32 keys: where they lie among those of the 32 keys,
+ * so that a thread of the second reads what it wants of KEYS queries at once. Bit 8 (j % 2) + 4 (j / 16) + 2 (i / 8) + j / 8 % 2 says of key j
+ * and query i that it stays; in the first kernel the upper 8 are 16 further up. */
+static __device__ __forceinline__ int bits_at(int query, int lane)
+{
+	enum { EACH = KEYS / 16 };
+
+	return query / KEYS * (2 * KEYS) + ((lane / 8 * 4 + lane % 4) * EACH + query / 16 % EACH) * 2 + lane / 4 % 2;
+}
+
+/* The bits of pieces 0 and 1 (w[0]) or 2 and 3 (w[1]), 16 apart. */
+static __device__ __forceinline__ uint32_t bits_of(uint32_t w)
+{
+	if (HALVES)
+		return pd_least_two<LIMIT>(w);
+	return (w << 16 >= DROPPED << 16 ? 0xffff : 0) | (w >= DROPPED << 16 ? 0xffff0000 : 0);
+}
+
+static __device__ __forceinline__ uint16_t together(uint32_t bits) { return (uint16_t)(bits + (bits >> 8)); }
+#endif
 
 /* t of the rows of this thread. */
 static __device__ __forceinline__ void products_of(float (&t)[2 * TALL], const TS *dyn, const TS *yn, int row)
@@ -54,6 +76,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 #if DROP
 	uint64_t from = draws(b, h, row, column, sample, id);
 #endif
+#if BITS
+	uint16_t *bits[TALL];
+
+	PD_UNROLL
+	for (int m = 0; m < TALL; m++)
+		bits[m] = (uint16_t *)(void *)words + (int64_t)n * WORDS * PAD * 2 + bits_at(first + mine + 16 * m, lane);
+#endif
 
 	(void)words, (void)sample, (void)id;
 	pd_tile_bring<TILE, MINEQ, DC, TQ % MINEQ == 0, THREADS>(
@@ -69,7 +98,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 		t[r] *= UNIT;
 		base[r] = i < TQ ? (lse[at] + rest[at]) * 1.44269504f : INFINITY;
 		if (lane % 4 == 0)
-			facts[(int64_t)n * PAD + i] = { base[r], t[r] };
+			facts[(int64_t)n * PAD + i] = { base[r], t[r] * (-1 / BACK) };
 	}
 	pd_tiles_there();
 	PD_UNROLL
@@ -99,10 +128,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 				d[m][e % (KEYS / 2) / 4][e % 4] = sees ? d[m][e % (KEYS / 2) / 4][e % 4] : 0;
 			}
 		}
+#if DROP
+		uint32_t stays[TALL] = {};
+
+#endif
 		PD_UNROLL
 		for (int r = 0; r < 2 * TALL; r++) {
 #if DROP
-			uint32_t word = 0;
 			four of = {};
 
 #endif
@@ -113,25 +145,19 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 #if DROP
 				if (e % 4 == 0)
 					of = drawn(from, (int64_t)r * 8 * GROUPS + e);
-				const bool in = keeps(of, e);
-
-				*g = in ? *g : 0;
-				if (in)
-					word |= 1u << e / 2 % 4 * 8 << e % 2;
-#endif
-				*x = weight(*x, base[r]) * fmaf(*g, BACK, -t[r]);
-#if BITS
-				if (e % 8 == 7 || e == KEYS / 4 - 1) {
-					word <<= column;
-					word |= __shfl_xor_sync(0xffffffffu, word, 1);
-					word |= __shfl_xor_sync(0xffffffffu, word, 2);
-					if (lane % 4 == 0)
-						words[((int64_t)n * WORDS + key / 32 + e / 8) * PAD + row + 8 * r] = word;
-					word = 0;
+				if (e % 2 == 0) {
+					drop_two(of.w[e / 2 % 2], g[0], g[1]);
+					stays[r / 2] |= bits_of(of.w[e / 2 % 2]) & 0x10001u << (e / 4 * 4 + r % 2 * 2 + e / 2 % 2);
 				}
 #endif
+				*x = weight(*x, base[r]) * fmaf(*g, BACK, -t[r]);
 			}
 		}
+#if BITS
+		PD_UNROLL
+		for (int m = 0; m < TALL; m++)
+			bits[m][key / 32 * (2 * PAD)] = together(stays[m]);
+#endif
 #if DROP
 		from += (uint64_t)(KEYS / 4) * PD_RANDOM_STEP;
 #endif
@@ -146,8 +172,28 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 					to[r / 2][e][r % 2 * 2], to[r / 2][e][r % 2 * 2 + 1]);
 }
 
-/* Queries from `query` on, their gradients, facts, and which keys from `first` on they do not drop: the words of the first kernel,
- * or, of queries that it was not asked of, drawn again. */
+#if DROP
+/* The words of KEYS queries from `query` on and of the keys from `first` on, drawn again; `apart` from 32 keys to the next. */
+static __device__ __forceinline__ void draw_bits(uint32_t *words, int apart, int n, int first, int query, int64_t sample, uint64_t id)
+{
+	for (int e = (int)threadIdx.x; e < OFTILE * KEYS * 2; e += THREADS) {
+		const int of = e / (2 * KEYS), sixteen = e % (2 * KEYS) / 32 * 16, lane = e % 32;
+		const uint64_t from = draws(n / H, n % H, query + sixteen + lane / 4, first + 32 * of + lane % 4 * 2, sample, id);
+		uint32_t all = 0;
+
+		PD_ROLLED
+		for (int g = 0; g < 4; g++) {
+			const four f = drawn(from, g % 2 * 8 * GROUPS + g / 2 * 4);
+
+			all |= ((bits_of(f.w[0]) & 0x10001u) | (bits_of(f.w[1]) & 0x20002u)) << 2 * g;
+		}
+		if (TK % MINE == 0 || first / 32 + of < WORDS)
+			((uint16_t *)(void *)(words + of * apart))[bits_at(sixteen, lane)] = together(all);
+	}
+}
+#endif
+
+/* Queries from `query` on, their gradients, facts, and the words of keys from `first` on. */
 static __device__ __forceinline__ void bring_queries(TS *to, const TS *qn, const TS *dyn, const row_facts *facts,
 	const uint32_t *words, int n, int first, int query, int64_t sample, uint64_t id)
 {
@@ -165,32 +211,19 @@ static __device__ __forceinline__ void bring_queries(TS *to, const TS *qn, const
 	if (e < KEYS / 2)
 		pd_bring(fact + 16 * e, facts + query + 2 * e, true);
 #if DROP
-	if (BITS && (!FILLED || query >= first)) {
+	if (BITS) {
 		const int of = e / (KEYS / 4);
 
 		if (e < OFTILE * KEYS / 4 && (TK % MINE == 0 || first / 32 + of < WORDS))
 			pd_bring(word + 16 * e, words + (int64_t)of * PAD + query + e % (KEYS / 4) * 4, true);
 	} else {
-		for (int w = e; w < OFTILE * KEYS; w += THREADS) {
-			const uint64_t from = draws(n / H, n % H, query + w % KEYS, first + w / KEYS * 32, sample, id);
-			uint32_t all = 0;
-
-			PD_ROLLED
-			for (int g = 0; g < 8; g++) {
-				const four of = drawn(from, g);
-
-				PD_UNROLL
-				for (int u = 0; u < 4; u++)
-					all |= keeps(of, u) ? 1u << (g / 4 * 16 + g % 4 * 2 + u / 2 * 8 + u % 2) : 0;
-			}
-			((uint32_t *)(void *)word)[w] = all;
-		}
+		draw_bits((uint32_t *)(void *)word, KEYS, n, first, query, sample, id);
 	}
 #endif
 }
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT) keys(TS *dk, TS *dv, const row_facts *facts,
-	const uint32_t *words, const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest,
+	uint32_t *words, const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest,
 	const double *late, int64_t of_step, uint64_t id)
 {
 	PD_DYN_SHARED(pd_16, room);
@@ -216,8 +249,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) keys(TS *dk, TS *dv,
 
 	for (int i = (int)threadIdx.x; i < seen && i < TQ; i += THREADS)
 		needed |= FILL - lse[(int64_t)n * TQ + i] - rest[(int64_t)n * TQ + i] > LEAST;
-	if (__syncthreads_or(needed))
+	if (__syncthreads_or(needed)) {
 		seen = 0;
+#if BITS
+		for (int query = 0; query < first; query += KEYS)       /* which the first kernel was not asked of */
+			draw_bits(words + query, PAD, n, first, query, sample, id);
+#endif
+	}
 #endif
 	pd_tiles_there();
 	pd_tile_hold<TILE, DC>(heldk[0], tiles + mine * PITCH);
@@ -241,13 +279,18 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) keys(TS *dk, TS *dv,
 				if (query + e / 4 * 8 + column + e % 2 < row + e % 4 / 2 * 8)
 					s[0][e / 4][e % 4] = FILLED ? HIDDEN : -INFINITY;
 		}
+#if DROP
+		enum { EACH = KEYS / 16 };
+		const uint32_t *const word = (const uint32_t *)(const void *)(fact + KEYS) + mine / 32 * KEYS;
+		struct alignas(4 * EACH) { uint32_t w[EACH]; } in = *(decltype(in) *)(void *)(word + (lane % 4 * 4 + lane / 8) * EACH);
+
+		PD_UNROLL
+		for (int e = 0; e < EACH; e++)
+			in.w[e] >>= lane / 4 % 2 * 8 + mine / 16 % 2 * 4;
+#endif
 		PD_UNROLL
 		for (int e = 0; e < KEYS / 8; e++) {
 			struct alignas(16) { row_facts f[2]; } of = *(decltype(of) *)(void *)(fact + 8 * e + column);
-#if DROP
-			const uint32_t *const word = (const uint32_t *)(const void *)(fact + KEYS) + mine / 32 * KEYS;
-			struct alignas(8) { uint32_t w[2]; } in = *(decltype(in) *)(void *)(word + 8 * e + column);
-#endif
 
 			PD_UNROLL
 			for (int c = 0; c < 4; c++) {
@@ -256,12 +299,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) keys(TS *dk, TS *dv,
 
 				*x = p;
 #if DROP
-				const bool stays = in.w[c % 2] & 1u << row % 32 << c / 2 * 8;
-
-				*g = stays ? *g : 0;
-				*x = stays ? p : 0;
+				*x = in.w[e / 2] & 1u << (c % 2 * 16 + e % 2 * 2 + c / 2) ? p : 0;
 #endif
-				*g = p * fmaf(*g, BACK, -of.f[c % 2].t);
+				*g = fmaf(*x, *g, p * of.f[c % 2].t);
 			}
 		}
 		if (hides) {
@@ -281,7 +321,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) keys(TS *dk, TS *dv,
 		for (int e = 0; e < DC / 8; e++)
 			if (j < TK && (D == DC || 8 * e < D))
 				pd_store_two<TILE>(dk + (int64_t)b * KB + (int64_t)h * KH + (int64_t)j * KR + 8 * e + column,
-					tok[0][e][2 * r], tok[0][e][2 * r + 1]);
+					tok[0][e][2 * r] * BACK, tok[0][e][2 * r + 1] * BACK);
 		PD_UNROLL
 		for (int e = 0; e < DVC / 8; e++)
 			if (j < TK && (DV == DVC || 8 * e < DV))

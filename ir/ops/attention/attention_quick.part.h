@@ -98,8 +98,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 #if DROP
 				if (drops && e % 4 == 0)
 					of = drawn(from, (int64_t)r * 8 * GROUPS + e);
-				if (drops)
-					*x = keeps(of, e) ? *x : 0;
+				if (drops && e % 2)
+					drop_two(of.w[e / 2 % 2], x[-1], x[0]);
 #endif
 			}
 			sum[r] += some;
