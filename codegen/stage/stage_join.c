@@ -405,6 +405,7 @@ void open_memory(StageCx *x, Cw *w)
 				c.sum = most(c.sum, n->out[0]);
 			if (n->op == OP_TensorAllGather)
 				c.part = most(c.part, n->in[0]);
+			c.part = loss_told(n) > c.part ? loss_told(n) : c.part;
 			owner |= n == owned_sums(x->s);
 			if (n->op == OP_SGDRows) {
 				c.ids = most(c.ids, n->in[1]);

@@ -176,7 +176,8 @@ static void score_gradient(Products *p, Node *g, Node *loss, int64_t classes)
 {
 	Value *in[5] = { g->in[0], loss->in[0], loss->out[1], g->in[2], node_input(g, 3) };
 	Builder b = prod_at(p, g);
-	Node *made = score_loss_make(&b, OP_ScoreLossGrad, g, in[4] ? 5 : 4, in, classes, rounded_to(g->out[0], false));
+	Node *made =
+		score_loss_make(&b, OP_ScoreLossGrad, loss, in[4] ? 5 : 4, in, classes, rounded_to(g->out[0], false));
 
 	made->fwd = loss;
 	made->time = g->time;
@@ -250,7 +251,9 @@ void prod_score_loss(Products *p, Node *n)
 	Value *x = n->in[0], *logp = n->out[1];
 	const int64_t classes = x->type.rank == 2 ? x->type.dim[1] : 0, wide = (classes + EACH - 1) / EACH * EACH;
 
-	if (!classes || x->type.dtype != DT_f32 || !strcmp(attr_str(n, "reduction"), "none") ||
+	const bool padded = attr_int(n, "classes") && attr_int(n, "parts") < 2;
+
+	if (!classes || padded || x->type.dtype != DT_f32 || !strcmp(attr_str(n, "reduction"), "none") ||
 		!read_by(logp, OP_SoftmaxCrossEntropyLossGrad))
 		return;
 	Node *from = rounded_product(x), *g = gradient_with(n);

@@ -61,22 +61,6 @@ int64_t shard_samples_of(const ShardSearch *s, int value)
 	return s->along ? shard_samples(s, s->home[value]) : s->samples;
 }
 
-static bool may_divide(const ShardSearch *s, const Node *n)
-{
-	if (shard_degree(s, n) < 2)
-		return false;
-	switch (n->op) {
-	case OP_Dropout:
-	case OP_DropoutGrad:
-	case OP_CountHits:
-	case OP_SoftmaxCrossEntropyLoss:
-	case OP_SoftmaxCrossEntropyLossGrad: return s->own;
-	case OP_Attention:
-	case OP_AttentionGrad: return s->own || attr_float(n, "ratio") <= 0;
-	default: return true;
-	}
-}
-
 bool shard_by_rows(const Node *n, const ShardSearch *s, const ShardChoice *c)
 {
 	const bool back = n->op == OP_GatherGrad;
@@ -105,7 +89,7 @@ bool shard_looked_up(const Value *table)
 
 bool shard_way_of(ShardSearch *s, const Node *n, bool out, int at, ShardWay *w)
 {
-	if (!may_divide(s, n) || !shard_way(n, out, at, w))
+	if (shard_degree(s, n) < 2 || !shard_way(n, out, at, w))
 		return false;
 	if (n->op != OP_Gather && n->op != OP_GatherGrad)
 		return true;
@@ -114,7 +98,7 @@ bool shard_way_of(ShardSearch *s, const Node *n, bool out, int at, ShardWay *w)
 	const int owner = back ? s->owner[shard_index(n->out[0])] : -1;
 	const Value *table = !back ? n->in[0] : owner < 0 ? NULL : s->value[owner];
 
-	return f.kind != SHARD_AXIS || f.axis || attr_int(n, "axis") || (s->own && table && multiplied(table));
+	return f.kind != SHARD_AXIS || f.axis || attr_int(n, "axis") || (table && multiplied(table));
 }
 
 /* What comes from another group is whole; so are the gradients of a weight that several stages have, each of which is told all of

@@ -184,7 +184,7 @@ bool pass_pad(Module *m, PassCx *cx)
 	                   : p->tensor_of ? p->tensor_of[p->ntensor_of - 1]
 	                                  : (int)p->tensor; /* losses are in the last stage */
 
-	for (Node *n = m->graph->first; n && degree > 1 && !target_cuda(cx->train); n = n->next) {
+	for (Node *n = m->graph->first; n && degree > 1; n = n->next) {
 		Chain c = { 0 };
 
 		if (n->op != OP_SoftmaxCrossEntropyLoss || n->nin > 2 || n->out[1]->nuses || value_is_output(n->out[1]))

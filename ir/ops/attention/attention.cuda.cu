@@ -24,7 +24,7 @@ static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 #else
 static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *lse, float *rest, const TS *q,
 	const TS *k, const TS *v, const uint8_t *mask, const float *bias, const double *late, int64_t of_step,
-	uint64_t id, int done)
+	const lot id, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *ks = qs + MINE * PITCH, *vs = ks + KEYS * PITCH;
@@ -177,11 +177,16 @@ PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
 #if !LIBRARY
 	const int done = 0;
 #endif
+#if MEMBERS
+	const device::NAME::lot mine = { id, (int64_t)pd_member() * H };
+#else
+	const device::NAME::lot mine = { id, 0 };
+#endif
 
 #if LIBRARY && !FILLED
 	if (done)
 		return;
 #endif
 	PD_LAUNCH(device::NAME::run, HEADS * device::NAME::TILES * device::NAME::PARTS, device::NAME::THREADS,
-		device::NAME::SHARED * sizeof(TS), y, lse, rest, q, k, v, mask, bias, late, of_step, id, done);
+		device::NAME::SHARED * sizeof(TS), y, lse, rest, q, k, v, mask, bias, late, of_step, mine, done);
 }

@@ -84,7 +84,7 @@ static __device__ bool needed(const float *lse, const float *rest, int n, int64_
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *ts, const TS *dy, const TS *q,
 	const TS *k, const TS *v, const TS *y, const float *lse, const float *rest, const uint8_t *mask, const float *bias,
-	const double *late, int64_t of_step, uint64_t id, int done)
+	const double *late, int64_t of_step, const lot id, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *dys = qs + MINE * PITCH, *ks = dys + MINE * PITCHV, *vs = ks + KEYS * PITCH;
@@ -196,7 +196,7 @@ static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *d
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT / 2 : 1) keys(TS *dk, TS *dv, const float *ts,
 	const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest, const uint8_t *mask,
-	const float *bias, const double *late, int64_t of_step, uint64_t id, int done)
+	const float *bias, const double *late, int64_t of_step, const lot id, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *ks = (TS *)(void *)room, *vs = ks + MINE * PITCH, *qs = vs + MINE * PITCHV, *dys = qs + KEYS * PITCH;
@@ -340,20 +340,25 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 	if (done)
 		return;
 #endif
+#if MEMBERS
+	const device::NAME::lot mine = { id, (int64_t)pd_member() * H };
+#else
+	const device::NAME::lot mine = { id, 0 };
+#endif
 #if QUICK
 	device::NAME::row_facts *facts = (device::NAME::row_facts *)pd_room(ROOM);
 	uint32_t *words = (uint32_t *)(void *)(facts + HEADS * device::NAME::PAD);
 
 	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ, device::NAME::THREADS,
-		device::NAME::SHAREDQ * sizeof(TS), dq, facts, words, dy, q, k, v, y, lse, rest, late, of_step, id);
+		device::NAME::SHAREDQ * sizeof(TS), dq, facts, words, dy, q, k, v, y, lse, rest, late, of_step, mine);
 	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK, device::NAME::THREADS, device::NAME::SHARED * sizeof(TS),
-		dk, dv, facts, words, dy, q, k, v, lse, rest, late, of_step, id);
+		dk, dv, facts, words, dy, q, k, v, lse, rest, late, of_step, mine);
 #else
 	float *ts = (float *)pd_room(ROOM);
 
 	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS,
-		device::NAME::SHAREDQ * sizeof(TS), dq, ts, dy, q, k, v, y, lse, rest, mask, bias, late, of_step, id, done);
+		device::NAME::SHAREDQ * sizeof(TS), dq, ts, dy, q, k, v, y, lse, rest, mask, bias, late, of_step, mine, done);
 	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS,
-		device::NAME::SHARED * sizeof(TS), dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, late, of_step, id, done);
+		device::NAME::SHARED * sizeof(TS), dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, late, of_step, mine, done);
 #endif
 }

@@ -60,7 +60,7 @@ static __device__ __forceinline__ void bring_keys(TS *to, const TS *kn, const TS
 
 static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_facts *facts, uint32_t *words, const TS *dy,
 	const TS *q, const TS *k, const TS *v, const TS *y, const float *lse, const float *rest, const double *late,
-	int64_t of_step, uint64_t id)
+	int64_t of_step, const lot id)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *const tiles = (TS *)(void *)room, *const qs = tiles;
@@ -174,7 +174,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENTQ) rows(TS *dq, row_fa
 
 #if DROP
 /* The words of KEYS queries from `query` on and of the keys from `first` on, drawn again; `apart` from 32 keys to the next. */
-static __device__ __forceinline__ void draw_bits(uint32_t *words, int apart, int n, int first, int query, int64_t sample, uint64_t id)
+static __device__ __forceinline__ void draw_bits(uint32_t *words, int apart, int n, int first, int query, int64_t sample, const lot id)
 {
 	for (int e = (int)threadIdx.x; e < OFTILE * KEYS * 2; e += THREADS) {
 		const int of = e / (2 * KEYS), sixteen = e % (2 * KEYS) / 32 * 16, lane = e % 32;
@@ -195,7 +195,7 @@ static __device__ __forceinline__ void draw_bits(uint32_t *words, int apart, int
 
 /* Queries from `query` on, their gradients, facts, and the words of keys from `first` on. */
 static __device__ __forceinline__ void bring_queries(TS *to, const TS *qn, const TS *dyn, const row_facts *facts,
-	const uint32_t *words, int n, int first, int query, int64_t sample, uint64_t id)
+	const uint32_t *words, int n, int first, int query, int64_t sample, const lot id)
 {
 	char *const fact = (char *)(void *)(to + STAGE);
 	const int e = (int)threadIdx.x;
@@ -224,7 +224,7 @@ static __device__ __forceinline__ void bring_queries(TS *to, const TS *qn, const
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT) keys(TS *dk, TS *dv, const row_facts *facts,
 	uint32_t *words, const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest,
-	const double *late, int64_t of_step, uint64_t id)
+	const double *late, int64_t of_step, const lot id)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *const tiles = (TS *)(void *)room;

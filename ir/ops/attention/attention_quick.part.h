@@ -6,7 +6,7 @@ static __device__ __forceinline__ void bring(TS *to, const TS *kn, const TS *vn,
 }
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *lse, float *rest, const TS *q,
-	const TS *k, const TS *v, const uint8_t *, const float *, const double *late, int64_t of_step, uint64_t id, int done)
+	const TS *k, const TS *v, const uint8_t *, const float *, const double *late, int64_t of_step, const lot id, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *const tiles = (TS *)(void *)room, *const qs = tiles + STAGE;

@@ -1,3 +1,9 @@
+/* Which node draws, and the heads before those here, which other members of a tensor group have. */
+typedef struct lot {
+	uint64_t id;
+	int64_t heads;
+} lot;
+
 #if !QUICK
 /* The score of query i and key j, whose product is s. */
 static __device__ float score_of(float s, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask, const float *bias)
@@ -19,11 +25,11 @@ static __device__ int64_t sample_of(const double *late, int64_t of_step)
  * one of them by (0: dropped). Rows and groups further on are so many times PD_RANDOM_STEP away, cheap where that is known to the compiler. */
 enum { GROUPS = (TK + 15) / 16 * 4 };
 static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample,
-	uint64_t id)
+	const lot id)
 {
 #if DROP
 	return pd_random_place(
-		pd_random_stream(SEED, id, (uint64_t)(sample + b)), pd_random_group((uint64_t)(h * TQ + i), TK, (uint64_t)j));
+		pd_random_stream(SEED, id.id, (uint64_t)(sample + b)), pd_random_group((uint64_t)((id.heads + h) * TQ + i), TK, (uint64_t)j));
 #else
 	(void)b, (void)h, (void)i, (void)j, (void)sample, (void)id;
 	return 0;

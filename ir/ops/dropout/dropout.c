@@ -109,11 +109,11 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MORE", more);
 	const int v = together % 8 == 0 ? 8 : together % 4 == 0 ? 4 : 1;
 	const int64_t width = at->width ? at->width : dropout_width(x, at->rows);
-	const bool plain = at->degree < 2 && x->layout == LAYOUT_PLAIN;
+	const bool plain = at->degree < 2 && x->layout == LAYOUT_PLAIN, runs = at->degree > 1 && at->run % v == 0;
 	hole_int(h, "V", v);
 	hole_int(h, "WIDTH", width);
 	hole_int(h, "BY_ROW", plain && width % 16 == 0);
-	hole_int(h, "BY_VECTOR", plain && width % v == 0);
+	hole_int(h, "BY_VECTOR", (plain || runs) && width % v == 0);
 	if (n->op == OP_Dropout)
 		hole_text(h, "CUDA_CALL",
 			more ? "$k($=0, $=1, $0, $1, pd_sample_of_step($mb), $ID);"

@@ -5,7 +5,7 @@
 #endif
 namespace device::NAME {
 static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, const double *late, int64_t of_step,
-	uint64_t id)
+	uint64_t id, int64_t member)
 {
 	const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
 
@@ -18,7 +18,7 @@ static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, co
 #endif
 	pd_vec<TY, V> out;
 #if BY_VECTOR
-	const int64_t of = at % EACH;
+	const int64_t i = at % EACH, of = ELEMENT;
 	const pd_vec<uint8_t, V> kept = pd_kept<V>(stream, (uint64_t)(of / WIDTH), WIDTH, (uint64_t)(of % WIDTH), DROPPED);
 #else
 	pd_vec<uint8_t, V> kept;
@@ -43,6 +43,7 @@ static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, co
 	pd_write(mask + at, kept);
 	pd_write(y + at, out);
 	(void)more;
+	(void)member;
 }
 
 #if EVALUATES
@@ -75,6 +76,11 @@ PD_HOST void NAME(TY *y, uint8_t *mask, const TX *x,
 #if !MORE
 	const TY *more = nullptr;
 #endif
+#if PARTS
+	const int64_t member = pd_member();
+#else
+	const int64_t member = 0;
+#endif
 
 #if EVALUATES
 	if (pd_evaluating()) {
@@ -83,5 +89,5 @@ PD_HOST void NAME(TY *y, uint8_t *mask, const TX *x,
 	}
 #endif
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)BATCH * EACH / V, 256), 256, 0, y, mask, x, more, pd_late(device::NAME::late, 1),
-	          of_step, id);
+	          of_step, id, member);
 }

@@ -14,13 +14,14 @@
  * their logarithms never written; scores may be of 16 bits, and their rows longer than the classes are many:
  *     %loss, %sums = ScoreLoss(%x, %labels[, %weights]) {classes=C}       sums: f32[rows], log of the sum of exp(x)
  *     %dx = ScoreLossGrad(%dloss, %x, %sums, %labels[, %weights]) {classes=C, dtype=...}
- *     %dx, %loss = ScoreLossAndGrad(%x, %dloss, %labels[, %weights]) {classes=C, dtype=...}      both; dx may take x's memory */
+ *     %dx, %loss = ScoreLossAndGrad(%x, %dloss, %labels[, %weights]) {classes=C, dtype=...}      both; dx may take x's memory
+ * In `parts`, C are those of a member, `of` all of them where the last members have fewer; each tells two numbers of a row. */
 #include <string.h>
 #include "../common/common.h"
 
 struct loss {
 	const char *reduction;
-	int64_t ignore_index, has_ignore, parts, classes, dtype;
+	int64_t ignore_index, has_ignore, parts, classes, of, dtype;
 };
 
 enum { MEAN, SUM, NONE };
@@ -202,6 +203,10 @@ static void *same_rule(Builder *b, const Node *n, OpKind op, int64_t classes)
 	at->ignore_index = of->ignore_index;
 	at->has_ignore = of->has_ignore;
 	at->classes = classes;
+	if (op_attr(op, "of")) {
+		at->parts = of->parts;
+		at->of = of->parts > 1 && n->op == OP_SoftmaxCrossEntropyLoss ? of->classes : of->of;
+	}
 	return at;
 }
 
@@ -269,11 +274,14 @@ static bool hits_by_classes(const Node *n, bool out, int at, ShardWay *w)
 int64_t loss_told(const Node *n)
 {
 	const int64_t numbers = n->op == OP_SoftmaxCrossEntropyLoss ? 3 : n->op == OP_CountHits ? 2 : 0;
+	const bool scores = n->op == OP_ScoreLoss || n->op == OP_ScoreLossAndGrad;
 
-	if (!numbers || ((const struct loss *)n->attr)->parts < 2)
+	if (!(numbers || scores) || ((const struct loss *)n->attr)->parts < 2)
 		return 0;
 	const Type *x = &n->in[0]->type;
 
+	if (scores)
+		return x->dim[0] * 2 * (int64_t)sizeof(float);
 	return x->dim[1] ? numbers * type_bytes(x) / x->dim[1] : 0;
 }
 
@@ -328,6 +336,8 @@ static void holes(const Node *n, Holes *h)
 	class_holes(h, classes);
 	hole_text(h, "SCORE", parts > 1 ? "stat[(o * INNER + i) * 3]" : "score[(o * C + label) * INNER + i]");
 	hole_int(h, "PAR", type_numel(x) >= 16384);
+	if (parts > 1 && !back)
+		hole_int(h, "ROOM", (3 + 3 * parts + 1) * x->dim[0] * inner * dtype_bytes(x->dtype));
 	hole_text(h, "CALL", "%s",
 		n->op == OP_SoftmaxCrossEntropyLoss ? (weights ? "$k($=0, $=1, $0, $1, $2);" : "$k($=0, $=1, $0, $1);")
 		: n->op == OP_SoftmaxCrossEntropyLossGrad
@@ -370,21 +380,25 @@ static void score_holes(const Node *n, Holes *h)
 	hole_int(h, "W", x->dim[1]);
 	hole_int(h, "PER", vector);
 	hole_int(h, "THREADS", threads);
-	hole_int(h, "KEPT", both && vector > 1 && kept * 16 <= MOST_KEPT ? kept : 0);
+	const int64_t parts = at->parts > 1 ? at->parts : 0;
+	hole_int(h, "KEPT", both && vector > 1 && kept * 16 <= MOST_KEPT && !parts ? kept : 0);
 	hole_int(h, "MEAN", reduction(n) == MEAN);
-	if (both) /* a loss for each row */
-		hole_int(h, "ROOM", x->dim[0] * (int64_t)sizeof(float));
+	hole_int(h, "PARTS", parts);
+	hole_int(h, "CLASSES", at->of);
+	if (both || (parts && !back)) /* a loss for each row; two numbers of each of every member, and of this one */
+		hole_int(h, "ROOM", x->dim[0] * (int64_t)sizeof(float) * (both + (parts ? 2 * (1 + parts) : 0)));
 	hole_text(h, "CALL",
 		back      ? (weights ? "$k($=, $0, $1, $2, $3, $4);" : "$k($=, $0, $1, $2, $3);")
 		: both    ? (weights ? "$k($=0, $=1, $0, $1, $2, $3);" : "$k($=0, $=1, $0, $1, $2);")
 		: weights ? "$k($=0, $=1, $0, $1, $2);"
 			  : "$k($=0, $=1, $0, $1);");
-	hole_name(h, "%s_%lldx%lld%s%s%s%s%s",
+	hole_name(h, "%s_%lldx%lld%s%s%s%s%s%s",
 		back   ? "score_loss_grad"
 		: both ? "loss_and_grad"
 		       : "score_loss",
-		(long long)x->dim[0], (long long)at->classes, wide, reduction(n) == MEAN ? "_mean" : "",
-		weights ? "_weighted" : "", dtype_suffix(low),
+		(long long)x->dim[0], (long long)at->classes, wide,
+		parts ? arena_printf(h->arena, "_of_%lld", (long long)(at->of ? at->of : at->classes * parts)) : "",
+		reduction(n) == MEAN ? "_mean" : "", weights ? "_weighted" : "", dtype_suffix(low),
 		(back || both) && to != low ? arena_printf(h->arena, "_to_%s", dtype_name(to)) : "");
 }
 
@@ -415,6 +429,8 @@ static void hits_holes(const Node *n, Holes *h)
 	hole_int(h, "INNER", inner);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
 	hole_int(h, "PARTS", at->parts > 1 ? at->parts : 0);
+	if (at->parts > 1)
+		hole_int(h, "ROOM", (2 + 2 * at->parts) * x->dim[0] * inner * dtype_bytes(x->dtype));
 	class_holes(h, at->classes);
 	hole_name(h, "count_hits_%lldx%lld%s%s", (long long)(x->dim[0] * inner), (long long)x->dim[1],
 		of_classes(h, x, at->classes, at->parts), dtype_suffix(x->dtype));
@@ -435,7 +451,8 @@ static Cost score_cost(const Node *n)
 static const AttrDef attrs[] = { RULE, AT_INT(struct loss, parts, 1), AT_END };
 static const AttrDef ce_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, parts, 1), AT_END };
 static const AttrDef grad_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, parts, 1), AT_END };
-static const AttrDef score_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, dtype, 1), AT_END };
+static const AttrDef score_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, parts, 1),
+	AT_INT(struct loss, of, 0), AT_INT(struct loss, dtype, 1), AT_END };
 static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0),
 	AT_INT(struct loss, dtype, 1), AT_END };
 

@@ -5,7 +5,7 @@
 /* dx = -w dy at the label. */
 #endif
 namespace device::NAME {
-static __global__ void run(T *dx, const T *dy, const T *logp, const TL *labels, const T *weights)
+static __global__ void run(T *dx, const T *dy, const T *logp, const TL *labels, const T *weights, int64_t first)
 {
 	const int row = blockIdx.x;
 	const int64_t at = (int64_t)(row / INNER) * C * INNER + row % INNER, label = labels[row];
@@ -47,7 +47,7 @@ static __global__ void run(T *dx, const T *dy, const T *logp, const TL *labels, 
 #else
 		const T p = 0;
 #endif
-		dx[e] = counts && c == label ? p - w : p;
+		dx[e] = counts && c + first == label ? p - w : p;
 	}
 	(void)logp;
 	(void)weights;
@@ -64,6 +64,12 @@ PD_HOST void NAME(T *dx, const T *dy,
 #endif
 	)
 {
+#if PARTS
+	const int64_t first = (int64_t)pd_member() * C;
+#else
+	const int64_t first = 0;
+#endif
+
 	PD_LAUNCH(device::NAME::run, OUTER * INNER, C <= 32 ? 32 : C <= 512 ? 128 : 512, 0, dx, dy,
 #if CE
 		logp,
@@ -71,8 +77,8 @@ PD_HOST void NAME(T *dx, const T *dy,
 		(const T *)nullptr,
 #endif
 #if WEIGHTS
-		labels, weights);
+		labels, weights, first);
 #else
-		labels, (const T *)nullptr);
+		labels, (const T *)nullptr, first);
 #endif
 }

@@ -174,8 +174,11 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "SUM", sum);
 	if (sum)
 		hole_text(h, "CALL", "$k($=, $0, $1, done > 0);");
-	if (back && inner >= 32)
-		hole_int(h, "ROOM", dim * (int64_t)sizeof(int));
+	const int64_t times = inner >= 32 ? dim * (int64_t)sizeof(int) : 0,
+		      own = parts > 1 ? type_numel(ids) * dtype_bytes(ids->dtype) : 0;
+	hole_int(h, "TIMES", own ? (times + 255) / 256 * 256 : times);
+	if (back && times + own)
+		hole_int(h, "ROOM", own ? (times + 255) / 256 * 256 + own : times);
 	hole_int(h, "PAR", type_numel(dense) >= 32768 && (!back || inner > 64));
 	parallel_hole(h, false, outer == 1 ? 1 : 2);
 	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s%s",

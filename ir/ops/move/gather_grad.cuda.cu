@@ -5,10 +5,16 @@
 #elif SUM
 /* What other microbatches left in y stays. */
 #endif
+#if PARTS
+/* Here are DIM of the rows; the other members of the group have the others. */
+#endif
 namespace device::NAME {
 /* The row that an index means; -1: none. */
 static __device__ __forceinline__ int64_t row_of(TI id)
 {
+#if PARTS
+	return id;
+#else
 #if NEG
 	const int64_t row = id < 0 ? id + DIM : id;
 #else
@@ -23,7 +29,30 @@ static __device__ __forceinline__ int64_t row_of(TI id)
 		return -1;
 #endif
 	return row;
+#endif
 }
+
+#if PARTS
+/* Which of the rows here an index means; -1: none of them. */
+static __global__ void own(TI *to, const TI *ids, int64_t first)
+{
+	const int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (k >= IDS)
+		return;
+#if NEG
+	const int64_t id = ids[k] < 0 ? ids[k] + WHOLE : ids[k];
+#else
+	const int64_t id = ids[k];
+#endif
+	bool here = id >= first && id < first + DIM;
+
+#if PADDED
+	here = here && id != PADDING;
+#endif
+	to[k] = here ? (TI)(id - first) : -1;
+}
+#endif
 
 #if INNER < 32
 static __global__ void run(T *y, const T *dy, const TI *ids)
@@ -83,13 +112,19 @@ PD_HOST void NAME(T *y, const T *dy, const TI *ids)
 
 	pd_fill(y, 0, NUMEL * sizeof *y);
 #endif
+#if PARTS
+	TI *own = (TI *)(void *)((char *)pd_room(ROOM) + TIMES);
+
+	PD_LAUNCH(device::NAME::own, pd_blocks(IDS, 256), 256, 0, own, ids, (int64_t)pd_member() * DIM);
+	ids = own;
+#endif
 #if INNER < 32
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * INNER, 64), 64, 0, y, dy, ids);
 	(void)more;
 #else
 	int *times = (int *)pd_room(ROOM);
 
-	pd_fill(times, 0, ROOM);
+	pd_fill(times, 0, TIMES);
 	PD_LAUNCH(device::NAME::count, pd_blocks(IDS, 256), 256, 0, times, ids);
 	PD_LAUNCH(device::NAME::run, (int64_t)IDS * device::NAME::PIECES * OUTER, device::NAME::THREADS, 0, y, dy, ids, (const int *)times, more);
 #endif

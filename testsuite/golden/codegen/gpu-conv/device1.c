@@ -61,7 +61,7 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "conv.onnx", .plan = "2", .schedule = "1f1b",
-	.hash = "4fd726c353683009", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
+	.hash = "d798a703c6e46d0b", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
 	.rank = 1, .world = 2, .stage = 0, .stages = 1, .replica = 1, .replicas = 2,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 4544,

@@ -61,7 +61,7 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "lstm.onnx", .plan = "1", .schedule = "1f1b",
-	.hash = "c01c7669df22c9ac", .model_hash = "3f8cf3e2e3b7071e", .optimizer = "sgd",
+	.hash = "bedf69894bf34e44", .model_hash = "3f8cf3e2e3b7071e", .optimizer = "sgd",
 	.rank = 0, .world = 1, .stage = 0, .stages = 1, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 2, .channels = 0, .slots = 1, .arena = 11072,

@@ -79,7 +79,7 @@ static const pd_link links[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "e394eb8ab0f5a083", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
+	.hash = "db3ef19b56e76c4e", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
 	.rank = 0, .world = 2, .stage = 0, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 2, .channels = 2, .slots = 2, .arena = 3648,

@@ -88,19 +88,19 @@ PD_HOST void add_8(float *y, const float *a, const float *b)
  * order. */
 /* A row is read from memory once, and again from the caches that it just went through. */
 namespace device::loss_and_grad_2x3 {
-/* The logarithm of the sum of exp(x) over a row of scores, which a block reads once. */
-static __device__ __forceinline__ float log_sum(const float *row)
+/* The logarithm of the sum of exp(x) over the first `has` scores of a row, which a block reads once. */
+static __device__ __forceinline__ float log_sum(const float *row, int has)
 {
 	float top = -INFINITY, sum = 0;
 
-	for (int c = (int)threadIdx.x; c < 3; c += 32) {
+	for (int c = (int)threadIdx.x; c < has; c += 32) {
 		const pd_vec<float, 1> v = pd_read<1>(row + c);
 		float most = top;
-		most = c < 3 ? fmaxf(most, (v.v[0])) : most;
+		most = c < has ? fmaxf(most, (v.v[0])) : most;
 		const float from = most > -INFINITY ? most : 0;
 
 		sum *= top < most ? expf(top - most) : 1;
-		sum += c < 3 ? expf((v.v[0]) - from) : 0;
+		sum += c < has ? expf((v.v[0]) - from) : 0;
 		top = most;
 	}
 	const float most = pd_block_max(top);
@@ -116,16 +116,16 @@ static __device__ __forceinline__ float weight_of(int64_t label, const float *we
 	return 1;
 }
 
-/* dx = w (softmax(x) - one at the label) of a row, by the log of its sum; dx may be x. What lies behind the classes becomes 0, and so
+/* dx = w (softmax(x) - one at the label) of a row, by the log of its sum; dx may be x. What lies behind the first `has` becomes 0, and so
  * does a row whose label does not count. */
-static __device__ __forceinline__ void gradient(float *dx, const float *x, float sum, int64_t label, float w, bool counts)
+static __device__ __forceinline__ void gradient(float *dx, const float *x, int has, float sum, int64_t label, float w, bool counts)
 {
 	for (int c = (int)threadIdx.x; c < 3; c += 32) {
 		const pd_vec<float, 1> v = pd_read<1>(x + c);
 		pd_vec<float, 1> out;
 		const float p = w * expf((v.v[0]) - sum);
 
-		out.v[0] = (!counts || c >= 3 ? 0 : c == label ? p - w : p);
+		out.v[0] = (!counts || c >= has ? 0 : c == label ? p - w : p);
 		pd_write(dx + c, out);
 	}
 }
@@ -135,12 +135,12 @@ static __global__ void __launch_bounds__(32) rows(float *dx, float *losses, cons
 {
 	const int64_t at = (int64_t)blockIdx.x * 3, label = labels[blockIdx.x];
 	const float own = weight_of(label, weights), score = own != 0 ? (x[at + label]) : 0;
-	const float sum = log_sum(x + at);
+	const float sum = log_sum(x + at, 3);
 	const float w = own * dy[0];
 
 	if (threadIdx.x == 0)
 		losses[blockIdx.x] = own != 0 ? own * (sum - score) : 0;
-	gradient(dx + at, x + at, sum, label, w, own != 0);
+	gradient(dx + at, x + at, 3, sum, label, w, own != 0);
 }
 
 static __global__ void add(float *loss, const float *losses, const int64_t *labels, const float *weights)

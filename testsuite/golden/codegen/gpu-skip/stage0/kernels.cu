@@ -135,7 +135,7 @@ PD_HOST void count_labels_2(float *y, const int64_t *labels)
 /* dx = w (softmax - one at the label) dy. */
 namespace device::cross_entropy_grad_2x4_sum {
 static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels,
-	const float *weights)
+	const float *weights, int64_t first)
 {
 	const int row = blockIdx.x;
 	const int64_t at = (int64_t)(row) * 4, label = labels[row];
@@ -148,7 +148,7 @@ static __global__ void run(float *dx, const float *dy, const float *logp, const 
 	for (int c = threadIdx.x; c < 4; c += blockDim.x) {
 		const int64_t e = at + (int64_t)c;
 		const float p = w * expf(logp[e]);
-		dx[e] = counts && c == label ? p - w : p;
+		dx[e] = counts && c + first == label ? p - w : p;
 	}
 	(void)logp;
 	(void)weights;
@@ -157,9 +157,11 @@ static __global__ void run(float *dx, const float *dy, const float *logp, const 
 
 PD_HOST void cross_entropy_grad_2x4_sum(float *dx, const float *dy, const float *logp, const int64_t *labels)
 {
+	const int64_t first = 0;
+
 	PD_LAUNCH(device::cross_entropy_grad_2x4_sum::run, 2, 32, 0, dx, dy,
 		logp,
-		labels, (const float *)nullptr);
+		labels, (const float *)nullptr, first);
 }
 
 namespace device::tanhgrad_8 {
