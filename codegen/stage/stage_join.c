@@ -405,6 +405,8 @@ void open_memory(StageCx *x, Cw *w)
 				c.sum = most(c.sum, n->out[0]);
 			if (n->op == OP_TensorAllGather)
 				c.part = most(c.part, n->in[0]);
+			if (n->op == OP_TensorReduceScatter)
+				c.part = most(c.part, n->out[0]);
 			c.part = loss_told(n) > c.part ? loss_told(n) : c.part;
 			owner |= n == owned_sums(x->s);
 			if (n->op == OP_SGDRows) {

@@ -23,7 +23,7 @@ bool shard_scatters(const ShardSearch *s, const Value *y, int form)
 {
 	const Shard f = s->forms[shard_index(y)].form[form];
 
-	return s->scatter && f.kind == SHARD_AXIS && f.axis < y->type.rank - 1;
+	return f.kind == SHARD_AXIS && f.axis < y->type.rank - 1;
 }
 
 typedef struct Way {

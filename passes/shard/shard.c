@@ -356,7 +356,6 @@ bool pass_shard(Module *m, PassCx *cx)
 			       (long long)degree);
 	m->tensor = (int)degree;
 	r.s.tensor_of = m->tensor_of;
-	r.s.scatter = !target_cuda(cx->train);
 	r.s.along = sequence_of(&cx->train->plan);
 	r.s.samples = r.s.along || cx->train->plan.sequence == SEQUENCE_ON ? m->batch : 0;
 	shard_search(&r.s, m->graph, &speed, &link);

@@ -25,7 +25,6 @@ typedef struct ShardSearch {
 	const int *tensor_of; /* by stage, where they are unlike; a node's is Node.stage. NULL: all have `degree` */
 	int64_t samples;      /* of a microbatch, with --sequence on; 0: off */
 	const int *along;     /* by stage: AlongSequence, where they are unlike; NULL: as samples says */
-	bool scatter;         /* TensorReduceScatter may be used */
 	int nvalue, nnode;
 	Value **value; /* value[v->mark - 1] is v */
 	Forms *forms;  /* by value */

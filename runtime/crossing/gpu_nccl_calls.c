@@ -25,10 +25,10 @@ bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count)
 	return false;
 }
 
-bool rt_nccl_members(rt_flight *f, bool gathers, void *to, const void *from, size_t n)
+bool rt_nccl_members(rt_flight *f, rt_told what, void *to, const void *from, size_t n)
 {
 	(void)f;
-	(void)gathers;
+	(void)what;
 	(void)to;
 	(void)from;
 	(void)n;
@@ -131,15 +131,18 @@ static const rt_joint *members_joint(void)
 	return NULL;
 }
 
-bool rt_nccl_members(rt_flight *f, bool gathers, void *to, const void *from, size_t n)
+bool rt_nccl_members(rt_flight *f, rt_told what, void *to, const void *from, size_t n)
 {
 	const rt_joint *j = members_joint();
 
 	if (!j)
 		return false;
 	rt_flight_begin(f, j);
-	if (gathers)
+	if (what == RT_TOLD_ALL)
 		rt_joint_check(j, ncclAllGather(from, to, n, ncclUint8, j->comm, j->stream), "ncclAllGather");
+	else if (what == RT_TOLD_PART)
+		rt_joint_check(j, ncclReduceScatter(from, to, n, ncclFloat32, ncclSum, j->comm, j->stream),
+			"ncclReduceScatter");
 	else
 		rt_joint_check(
 			j, ncclAllReduce(from, to, n, ncclFloat32, ncclSum, j->comm, j->stream), "ncclAllReduce");

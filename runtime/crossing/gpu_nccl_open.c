@@ -125,11 +125,11 @@ static void connect(rt_joint *j)
 /* Of what crosses in a group, each kind of call. scrap: a number for each member. */
 static void first_calls(const rt_joint *j, float *scrap)
 {
-	const bool parts = j->lane == RT_SUMS_JOINT && rt_moves_parts(&j->of);
+	const bool members = j->lane == RT_MEMBERS_JOINT, parts = !members && rt_moves_parts(&j->of);
 
 	rt_joint_check(
 		j, ncclAllReduce(scrap, scrap, 1, ncclFloat32, ncclSum, j->comm, j->stream), "the first AllReduce");
-	if (j->lane == RT_MEMBERS_JOINT || parts)
+	if (members || parts)
 		rt_joint_check(j, ncclAllGather(scrap + j->self, scrap, 1, ncclFloat32, j->comm, j->stream),
 			"the first AllGather");
 	if (j->lane != RT_MEMBERS_JOINT)

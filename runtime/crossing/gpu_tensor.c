@@ -6,12 +6,13 @@
 
 void host_tensor_sum(void *y, const void *x, int64_t count, pd_dtype t);
 void host_tensor_gather(void *y, const void *x, int64_t blocks, int64_t run);
+void host_tensor_scatter(void *y, const void *x, int64_t blocks, int64_t run, pd_dtype t);
 
 static struct {
 	size_t sum, part;
 } largest;
 static void *whole, *part; /* pinned: a result, and the operand of what is gathered */
-static rt_piece gathered;  /* on the device: the parts one behind the other */
+static rt_piece gathered;  /* on the device: the parts one behind the other, gathered or to be scattered */
 static cudaEvent_t copied; /* the operand is in the host's memory */
 static rt_flight under_way;
 
@@ -54,7 +55,7 @@ void pd_tensor_sum(void *y, const void *x, int64_t count, pd_dtype t)
 			pd_copy(y, x, bytes);
 		return;
 	}
-	if (rt_nccl_members(&under_way, false, y, x, (size_t)count)) {
+	if (rt_nccl_members(&under_way, RT_TOLD_SUM, y, x, (size_t)count)) {
 		rt_pause();
 		rt_record("tensor sum", -1, -1, -1);
 		rt_wait_on(RT_COMPUTE, under_way.done);
@@ -78,7 +79,7 @@ void pd_tensor_gather(void *y, const void *x, int64_t blocks, int64_t run)
 		pd_copy_rows((char *)y + rt_member * run, n * run, x, run, run, blocks, 1);
 		return;
 	}
-	if (rt_nccl_members(&under_way, true, blocks > 1 ? gathered.at : y, x, (size_t)bytes)) {
+	if (rt_nccl_members(&under_way, RT_TOLD_ALL, blocks > 1 ? gathered.at : y, x, (size_t)bytes)) {
 		rt_pause();
 		rt_record("tensor gather", -1, -1, -1);
 		rt_wait_on(RT_COMPUTE, under_way.done);
@@ -95,4 +96,31 @@ void pd_tensor_gather(void *y, const void *x, int64_t blocks, int64_t run)
 void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run)
 {
 	pd_copy_rows(y, run, (const char *)x + rt_member * run, rt_group() * run, run, blocks, 1);
+}
+
+static void scatter_between(const rt_cut *b) { pd_tensor_scatter(b->to, b->from, b->count, b->run, PD_F32); }
+
+void pd_tensor_scatter(void *y, const void *x, int64_t blocks, int64_t run, pd_dtype t)
+{
+	const int n = rt_group();
+	const int64_t bytes = blocks * run;
+	const bool packs = blocks > 1 && gathered.at;
+
+	if (rt_section_cut(&(rt_cut){ .begin = scatter_between, .from = x, .to = y, .count = blocks, .run = run }))
+		return;
+	if (rt_alone) {
+		pd_tensor_shard(y, x, blocks, run);
+		return;
+	}
+	for (int k = 0; k < n && packs; k++)
+		pd_copy_rows((char *)gathered.at + k * bytes, run, (const char *)x + k * run, n * run, run, blocks, 1);
+	if (rt_nccl_members(&under_way, RT_TOLD_PART, y, packs ? gathered.at : x, (size_t)bytes / sizeof(float))) {
+		rt_pause();
+		rt_record("tensor scatter", -1, -1, -1);
+		rt_wait_on(RT_COMPUTE, under_way.done);
+		return;
+	}
+	to_host(whole, x, (size_t)(n * bytes));
+	host_tensor_scatter(part, whole, blocks, run, t);
+	rt_copy_on(RT_COMPUTE, y, part, (size_t)bytes, false);
 }

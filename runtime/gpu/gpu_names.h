@@ -50,6 +50,7 @@
 #define pd_check host_check
 #define pd_tensor_sum host_tensor_sum
 #define pd_tensor_gather host_tensor_gather
+#define pd_tensor_scatter host_tensor_scatter
 #define pd_tensor_shard host_tensor_shard
 #define pd_tag_write host_tag_write
 #define pd_tag_read host_tag_read

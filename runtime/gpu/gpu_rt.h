@@ -114,8 +114,10 @@ size_t rt_nccl_find(const pd_program *p, double timeout);
 void rt_nccl_open(void);
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends);
 bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count);
-/* Of the members of a tensor group: y = the sum of n floats, or the n bytes of each, one behind the other. */
-bool rt_nccl_members(rt_flight *f, bool gathers, void *to, const void *from, size_t n);
+/* What the members of a tensor group tell each other: the sum of n floats; the n bytes of each, one behind the other; of n floats for each
+ * member the sum of this one's. */
+typedef enum rt_told { RT_TOLD_SUM, RT_TOLD_ALL, RT_TOLD_PART } rt_told;
+bool rt_nccl_members(rt_flight *f, rt_told what, void *to, const void *from, size_t n);
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes);
 /* Rows of all grains: each member gives those of its own. */
 bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width);

@@ -73,7 +73,7 @@ static void part_holes(const Node *n, Holes *h)
 static const AttrDef attrs[] = { AT_INT(struct tensor, axis, 0), AT_INT(struct tensor, outer, 1),
 	AT_INT(struct tensor, degree, 0), AT_END };
 
-#define PART(op, call_, gpu) \
+#define PART(op, call_) \
 	const OpDef op_##op = { .name = #op, \
 		.minin = 1, \
 		.maxin = 1, \
@@ -85,7 +85,7 @@ static const AttrDef attrs[] = { AT_INT(struct tensor, axis, 0), AT_INT(struct t
 		.holes = part_holes, \
 		.cpu = { .call = call_ }, \
 		.ref = { .call = call_ }, \
-		.cuda = { .call = gpu } }
+		.cuda = { .call = call_ } }
 
 const OpDef op_TensorAllReduce = {
 	.name = "TensorAllReduce",
@@ -101,8 +101,9 @@ const OpDef op_TensorAllReduce = {
 };
 
 #define GATHER "pd_tensor_gather($=, $0, $BLOCKS, $RUN);"
+#define SCATTER "pd_tensor_scatter($=, $0, $BLOCKS, $RUN, $DT);"
 #define SHARD "pd_tensor_shard($=, $0, $BLOCKS, $RUN);"
 
-PART(TensorAllGather, GATHER, GATHER);
-PART(TensorReduceScatter, "pd_tensor_scatter($=, $0, $BLOCKS, $RUN, $DT);", NULL);
-PART(TensorShard, SHARD, SHARD);
+PART(TensorAllGather, GATHER);
+PART(TensorReduceScatter, SCATTER);
+PART(TensorShard, SHARD);
