@@ -112,9 +112,9 @@ static void put(rows *r, float *sum, const float *one, size_t n)
 
 void rt_moved_add(void)
 {
-	if (first.n)
+	if (first.n && !rt_virtual) /* which computes nothing */
 		pd_copy_many(first.v, first.n);
-	if (added.n)
+	if (added.n && !rt_virtual)
 		pd_add_many(added.v, added.n);
 	first.n = added.n = 0;
 }
