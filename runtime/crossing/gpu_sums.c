@@ -108,10 +108,10 @@ void pd_parts_open(const pd_group *g, const pd_part *p, int n, size_t size)
 	moving[nmoving++] = g;
 }
 
-void rt_sum_rooms(bool direct_too)
+void rt_sum_rooms(bool by_nccl)
 {
 	for (int i = 0, n = 0; i < nopened; i++) {
-		if (direct_too && opened[i].exact)
+		if (by_nccl && opened[i].exact)
 			continue;
 		if (n == sums.room)
 			more_sums();

@@ -162,7 +162,7 @@ bool rt_capturing(void);   /* what is started now goes into a graph: the host ma
 bool rt_graphs_made(void); /* there are graphs, which keep addresses */
 /* Memory that a step needs, before messages may be waited for. gpu_host.c: for what crosses through the host (direct: NCCL takes the rest). */
 void rt_host_rooms(bool direct);
-void rt_sum_rooms(bool direct);       /* gpu_sums.c */
+void rt_sum_rooms(bool by_nccl);      /* gpu_sums.c */
 void rt_tensor_rooms(bool direct);    /* gpu_tensor.c: of a tensor group */
 void rt_input_rooms(void);            /* gpu_input.c: two places for each input; once */
 void rt_late_room(void);              /* numbers of the step */

@@ -27,7 +27,7 @@ static __device__ __forceinline__ T sum(T v)
 	return GROUP == 32 ? pd_warp_sum(v) : pd_block_sum(v);
 }
 
-static __global__ void __launch_bounds__(256) run(TY *y, T *mean, T *inv,
+static __global__ void __launch_bounds__(256, EACH * sizeof(T) <= 24 ? 4 : 1) run(TY *y, T *mean, T *inv,
 #if SUM
 	T *total,
 #endif
@@ -76,11 +76,10 @@ static __global__ void __launch_bounds__(256) run(TY *y, T *mean, T *inv,
 #if DROP && EVALUATES
 				if (!late)
 					v[k].v[u] += LOAD(in.v[u]);
-				else if (kept.v[u])
-					v[k].v[u] += LOAD(in.v[u]) * (T)FACTOR;
+				else
+					v[k].v[u] += kept.v[u] ? LOAD(in.v[u]) * (T)FACTOR : 0;
 #elif DROP
-				if (kept.v[u])
-					v[k].v[u] += LOAD(in.v[u]) * (T)FACTOR;
+				v[k].v[u] += kept.v[u] ? LOAD(in.v[u]) * (T)FACTOR : 0;
 #else
 				v[k].v[u] += LOAD(in.v[u]);
 #endif
