@@ -9,30 +9,9 @@ namespace device::NAME {
 #include "score_weight.part.h"
 #if PARTS
 #include "score_parts.part.h"
+
 /* sums: of each row, over all members. */
 static __global__ void run(float *loss, float *sums, const told *all, const TL *labels, const float *weights)
-{
-	float sum = 0, total = 0;
-
-	for (int k = threadIdx.x; k < ROWS; k += blockDim.x) {
-		const int64_t label = labels[k];
-		const float w = weight_of(label, weights);
-		const told of = told_of(all, k, label);
-
-		sums[k] = of.sum;
-		sum += w != 0 ? w * (of.sum - of.score) : 0;
-		total += w;
-	}
-	sum = pd_block_sum(sum);
-	total = pd_block_sum(total);
-	if (threadIdx.x == 0)
-#if MEAN
-		loss[0] = sum / total;
-#else
-		loss[0] = sum;
-#endif
-	(void)total;
-}
 #else
 static __global__ void __launch_bounds__(THREADS) rows(float *sums, const TX *x)
 {
@@ -43,6 +22,7 @@ static __global__ void __launch_bounds__(THREADS) rows(float *sums, const TX *x)
 }
 
 static __global__ void run(float *loss, const float *sums, const TX *x, const TL *labels, const float *weights)
+#endif
 {
 	float sum = 0, total = 0;
 
@@ -50,7 +30,14 @@ static __global__ void run(float *loss, const float *sums, const TX *x, const TL
 		const int64_t label = labels[k];
 		const float w = weight_of(label, weights);
 
+#if PARTS
+		const told of = told_of(all, k, label);
+
+		sums[k] = of.sum;
+		sum += w != 0 ? w * (of.sum - of.score) : 0;
+#else
 		sum += w != 0 ? w * (sums[k] - LOAD(x[(int64_t)k * W + label])) : 0;
+#endif
 		total += w;
 	}
 	sum = pd_block_sum(sum);
@@ -63,7 +50,6 @@ static __global__ void run(float *loss, const float *sums, const TX *x, const TL
 #endif
 	(void)total;
 }
-#endif
 }
 
 PD_HOST void NAME(float *loss, float *sums, const TX *x, const TL *labels
