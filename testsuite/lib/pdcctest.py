@@ -41,8 +41,7 @@ def timed():
 def run(cmd, timeout=300, cwd=None, env=None):
     """(exit code, stdout + stderr); 124 when the time is over."""
     session = tempfile.mkdtemp(prefix='pdmpi')     # Open MPI: jobs that share a session folder race when one ends
-    e = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1',
-             OMPI_MCA_orte_tmpdir_base=session, **(env or {}))
+    e = {**os.environ, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'OMPI_MCA_orte_tmpdir_base': session, **(env or {})}
     try:
         p = subprocess.run(cmd, cwd=cwd, env=e, timeout=timeout, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
