@@ -112,14 +112,14 @@ static int next_number(const char *runs)
 
 void rt_results_take(const pd_program *p, rt_options *o)
 {
+	static char name[32];
 	const char *runs = o->out;
-	char *name = rt_alloc(32);
 
 	if (!unnamed)
 		return;
 	mkdir(runs, 0777); /* what is wrong with it, the next one says */
 	for (int n = next_number(runs);; n++) {
-		snprintf(name, 32, "run-%d", n);
+		snprintf(name, sizeof name, "run-%d", n);
 		o->out = joined(runs, name);
 		if (mkdir(o->out, 0777) == 0)
 			break;
