@@ -131,6 +131,35 @@ Value *added_where_made(const Node *sum)
 	return product_adds(v->def) || (v->def->op == OP_GatherGrad && v->type.dtype == DT_f32) ? v : NULL;
 }
 
+Node *made_once(const Node *acc)
+{
+	Value *v = acc->in[0];
+
+	while (v->kind == VAL_NODE && v->nuses == 1 && (optab[v->def->op]->flags & OP_VIEW))
+		v = v->def->in[0];
+	if (v->kind != VAL_NODE || v->nuses != 1 || v->type.dtype != DT_f32)
+		return NULL;
+	Node *n = v->def;
+	const bool rows = (n->op == OP_Gemm || n->op == OP_MatMul) && n->nin == 2 && n->in[0]->type.rank == 2 &&
+	                  n->in[1]->type.rank == 2 && attr_int(n, "transA") && !attr_int(n, "transB");
+	const DType x = n->in[0]->type.dtype;
+	return (rows || n->op == OP_ConvGradWeights) && n->out[0] == v && (x == DT_f32 || x == DT_bf16) &&
+	                       n->in[1]->type.dtype == x
+	               ? n
+	               : NULL;
+}
+
+bool at_once_pays(const Node *made, int64_t micro)
+{
+	const int64_t rows = value_bytes(made->in[0]) + value_bytes(made->in[1]);
+
+	enum { LARGER = 2 };
+
+	return micro > 1 && LARGER * micro * rows <= value_bytes(made->out[0]);
+}
+
+const char *at_once_name(Arena *a, const Node *acc) { return arena_printf(a, "%s.once", acc->out[0]->name); }
+
 int64_t part_of_sum(const Value *sum)
 {
 	const Node *n = update_of(sum);

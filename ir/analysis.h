@@ -18,6 +18,12 @@ const Value *gradient_of(const Value *sum);
 /* The value that the node which makes it can add to what Accumulate `sum` sums (Gemm, MatMul, GatherGrad {into_sum}); the operand of
  * that shows it, or has rows added in place. NULL: nothing does, or others read it. */
 Value *added_where_made(const Node *sum);
+/* Gradients that may be one product of all microbatches of a step (passes/split/at_once.c): the node that makes a microbatch's for an
+ * Accumulate, whose operands' first axis is what is summed over, rows of a product or samples of ConvGradWeights, NULL: there is none such;
+ * whether the rows of so many microbatches are at most half the bytes of the result; the name of what the product makes. */
+Node *made_once(const Node *acc);
+bool at_once_pays(const Node *made, int64_t micro);
+const char *at_once_name(Arena *a, const Node *acc);
 /* How much of that parameter each replica updates (attribute `part`); 0: all of it. */
 int64_t part_of_sum(const Value *sum);
 /* Which operand of an update node is the gradient. */

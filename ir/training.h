@@ -148,6 +148,7 @@ typedef struct TargetSettings {
 	const Map *told; /* by name: values that the programs tell of in their first step (pdcc verify); NULL: none */
 	bool apart;      /* gradients of a microbatch have memory of their own: somebody looks at them */
 	bool replayed; /* a microbatch reads weights of any age (--replay): no copy of them is made behind an update */
+	bool each;     /* every gradient is made by the microbatch, none of all at once (pdcc profile) */
 	bool f64;      /* checking mode: every float is f64, plain loops */
 } TargetSettings;
 

@@ -109,6 +109,7 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 		if (schedule_tagged(x->b->m))
 			cw_line(w, "pd_tag_read(&%s, %s);", tag_text(x, n->out[0]), use(x, NAME_MB));
 		write_told(x, w, n);
+		write_stack_rows(x, w, n->out[0]);
 		return;
 	default:
 		if ((optab[n->op]->flags & OP_VIEW) && n->out[0]->alias)

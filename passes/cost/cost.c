@@ -52,15 +52,59 @@ static Cost node_cost(const Node *n)
 	return c;
 }
 
-double node_time(const Node *n, const Speed *s)
+static double roofline(const Node *n, Cost c, const Speed *s)
 {
-	if (optab[n->op]->flags & OP_VIEW)
-		return 0;
-	const Cost c = node_cost(n);
 	const bool half = (optab[n->op]->flags & OP_HEAVY) && n->nin && n->in[0] && dtype_half(n->in[0]->type.dtype) &&
 	                  s->half > 0;
 	const double arith = c.flops / (half ? s->half : s->flops), mem = c.bytes / s->bandwidth;
+
 	return (arith > mem ? arith : mem) + s->launch;
+}
+
+double node_time(const Node *n, const Speed *s)
+{
+	return optab[n->op]->flags & OP_VIEW ? 0 : roofline(n, node_cost(n), s);
+}
+
+static double roofline_at_once(const Node *n, double times, const Speed *s)
+{
+	Cost c = node_cost(n);
+
+	c.flops *= times;
+	for (int i = 0; i < n->nin; i++)
+		c.bytes += (times - 1) * (double)value_bytes(n->in[i]);
+	return roofline(n, c, s);
+}
+
+double time_at_once(const Node *n, double time, double times, double rate, const Speed *s)
+{
+	const double least = rate > 0 ? times * node_cost(n).flops / rate : 0;
+
+	if (rate > 0) /* of few rows the result's bytes are what takes time, and they are the same */
+		return time > least ? time : least;
+	return time * (roofline_at_once(n, times, s) / node_time(n, s));
+}
+
+static double fastest(const Graph *g, double rate)
+{
+	enum { SMALL = 1000000 };
+
+	for (const Node *n = g ? g->first : NULL; n; n = n->next) {
+		const double flops = optab[n->op]->flags & OP_HEAVY && n->time > 0 ? node_cost(n).flops : 0;
+		rate = flops > SMALL && flops / n->time > rate ? flops / n->time : rate;
+	}
+	return rate;
+}
+
+double product_rate(const Module *m, const PassCx *cx)
+{
+	double rate = 0;
+
+	if (!cx->profile)
+		return 0;
+	for (int t = 0; t < m->nstage; t++)
+		rate = fastest(m->stage[t]->backward, fastest(m->stage[t]->forward, rate));
+	return fastest(m->graph, rate);
 }
 
 /* ---- measured times ---- */
@@ -151,6 +195,28 @@ static void share_time(Node *n, double time, const Speed *s, Arena *a)
 		node[i]->time = all > 0 ? time * (node_time(node[i], s) / all) : time / count;
 }
 
+double time_measured(const PassCx *cx, const Node *n, Phase phase, const char *value)
+{
+	const ProfileNode *r = cx->profile ? profile_find(cx->profile, phase, optab[n->op]->name, value) : NULL;
+
+	return r && cx->train && r->threads == cx->train->target.threads ? r->typical : 0;
+}
+
+/* A gradient that was measured as one product of all microbatches (passes/split/at_once.c): of one in proportion. MICRO: where nobody
+ * says how many there are. */
+static void take_once(const Module *m, const PassCx *cx, const Node *acc, const Speed *s)
+{
+	enum { MICRO = 8 };
+	Node *n = made_once(acc);
+	const double all = n && !n->mark ? time_measured(cx, n, PHASE_UPDATE, at_once_name(cx->scratch, acc)) : 0;
+	const int64_t micro = all > 0 && m->batch > 0 ? cx->train->loop.global / m->batch : 0;
+
+	if (all > 0) {
+		n->time = all * node_time(n, s) / roofline_at_once(n, micro > 1 ? (double)micro : MICRO, s);
+		n->mark = 1;
+	}
+}
+
 static void take_measured(const Module *m, PassCx *cx, const Speed *s)
 {
 	double grown;
@@ -162,6 +228,9 @@ static void take_measured(const Module *m, PassCx *cx, const Speed *s)
 			n->mark = 1;
 		}
 	}
+	for (const Node *n = m->graph->first; n; n = n->next)
+		if (n->op == OP_Accumulate)
+			take_once(m, cx, n, s);
 	for (Node *n = m->graph->first; n; n = n->next) {
 		const ProfileNode *r = (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0] && !n->mark
 		                               ? measured(m, cx, n, "Fused", &grown)
@@ -211,6 +280,10 @@ static double time_of(const Module *m, const Node *n, const Cluster *c, const Sp
 	               : node_time(n, s);
 }
 
+/* Moving rows between microbatches is part of the nodes around it, where those were measured. */
+static bool counted_elsewhere(const Node *n) { return n->op == OP_Accumulate || n->op == OP_Stack; }
+static const double nothing = 1e-12; /* seconds; 0 stands for not known */
+
 bool pass_cost(Module *m, PassCx *cx)
 {
 	const Speed s = device_speed(cx->cluster, 0);
@@ -221,14 +294,13 @@ bool pass_cost(Module *m, PassCx *cx)
 	for (Node *n = m->graph->first; n; n = n->next)
 		n->time = time_of(m, n, cx->cluster, &s);
 	if (cx->profile) {
+		for (Node *n = m->graph->first; n; n = n->next)
+			n->time = counted_elsewhere(n) ? nothing : n->time;
 		take_measured(m, cx, &s);
 		add_inputs(m, m->graph, cx);
 	}
 	return true;
 }
-
-/* Moving rows between microbatches is part of the nodes around it, where those were measured. */
-static bool counted_elsewhere(const Node *n) { return n->op == OP_Accumulate || n->op == OP_Stack; }
 
 /* For virtual compute on devices of several kinds. */
 static void set_pace(Module *m, Stage *s, const Cluster *c)
@@ -258,7 +330,6 @@ static void set_pace(Module *m, Stage *s, const Cluster *c)
 
 void cost_again(Module *m, PassCx *cx)
 {
-	static const double nothing = 1e-12; /* seconds; 0 stands for not known */
 	const Speed s = device_speed(cx->cluster, 0);
 	int known = 0, guessed = 0;
 	double grown;

@@ -68,7 +68,7 @@ static PlanGrad *piece(PlanModel *p, int layer, int *cap)
 	return g;
 }
 
-static int weight_of(const PlanModel *p, const Value *w)
+int plan_weight_of(const PlanModel *p, const Value *w)
 {
 	for (int i = 0; i < p->nweight && w; i++)
 		if (p->weight[i].value == w)
@@ -123,7 +123,7 @@ void find_grads(PlanModel *p, const Graph *g, const Training *t, Arena *scratch)
 		for (const Made *x = map_get(&made, n); x; x = x->next) {
 			PlanGrad *q = piece(p, n->stage, &cap);
 			q->bytes = 64 * ((double)((value_bytes(x->sum) + 63) / 64));
-			q->weight = weight_of(p, gradient_of(x->sum));
+			q->weight = plan_weight_of(p, gradient_of(x->sum));
 			if (q->weight >= 0)
 				p->weight[q->weight].added = sums_where_made(t) && added_where_made(x->sum->def);
 			q->joined = x->left && --*x->left;

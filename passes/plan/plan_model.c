@@ -548,6 +548,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	find_rows(p, graph);
 	find_pins(p, g->m);
 	find_grads(p, graph, t, g->cx->scratch);
+	find_once(p, g->m, g->cx);
 	segments_clear(g);
 	sums_start(p, t);
 	servers_start(p, t);

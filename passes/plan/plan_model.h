@@ -11,6 +11,7 @@
 #include "passes/planner/states.h"
 #include "segment.h"
 #include "passes/simulate/simulate.h"
+#include "passes/cost/cost.h"
 #include "passes/cost/sumcost.h"
 
 typedef enum PlanTensorKind { PLAN_FORWARD, PLAN_BACKWARD, PLAN_BOTH } PlanTensorKind;
@@ -63,6 +64,17 @@ typedef struct PlanPin {
 	const Pin *from;
 } PlanPin;
 
+/* A gradient that may be one product of all microbatches of a step (plan_once.c). */
+typedef struct PlanOnce {
+	const Node *node;   /* that makes it of one microbatch */
+	int layer, weight;  /* index into PlanModel.weight; -1: none */
+	double rows, bytes; /* of what it is made of, by the microbatch; of itself */
+	bool normed;        /* its norm is taken before any update, until when it lives */
+	double measured;    /* seconds of the product; 0: it was not measured */
+	double *seconds;    /* by class: of one microbatch's */
+	double *adds;       /* by class: seconds of a step that its sum takes besides */
+} PlanOnce;
+
 typedef struct PlanModel {
 	Arena *a;
 	const Cluster *c;
@@ -85,6 +97,11 @@ typedef struct PlanModel {
 	int npin;
 	PlanGrad *grad;
 	int ngrad;
+	PlanOnce *once;
+	int nonce;
+	Speed *speed;     /* by class, for these */
+	const Module *of; /* for these */
+	double rate;      /* product_rate */
 	SumRule rule;
 	struct SumCache *sums;       /* plan_allreduce.c */
 	struct PlanServers *servers; /* plan_servers.c; NULL: no server holds anything */
@@ -119,6 +136,10 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c);
 /* Parts of it (plan_allreduce.c): PlanModel.grad of a module, layers in Node.stage; rule and sums. t NULL: nothing is asked of them. */
 void find_grads(PlanModel *p, const Graph *g, const Training *t, Arena *scratch);
 void sums_start(PlanModel *p, const Training *t);
+int plan_weight_of(const PlanModel *p, const Value *w); /* index into PlanModel.weight; -1: none */
+
+/* Gradients that are one product of all microbatches (plan_once.c): of a module, behind find_grads. */
+void find_once(PlanModel *p, const Module *m, PassCx *cx);
 
 /* ---- what the cluster file asks (plan_pins.c) ---- */
 void find_pins(PlanModel *p, const Module *m);
@@ -160,9 +181,10 @@ typedef struct TrialStage {
 	double sums;                        /* those that divide sums of gradients (--zero 2); else 1 */
 	double gathered;                    /* those that divide weights (--zero 3); else 1 */
 	double kept;                        /* bytes of slot that computing all again would spare */
-	double only;    /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
-	bool again;     /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
-	double in, out; /* bytes per microbatch that come from and go to other stages, gradients included */
+	double only;       /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
+	bool again;        /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
+	double in, out;    /* bytes per microbatch that come from and go to other stages, gradients included */
+	double rows, once; /* kept of all microbatches for gradients that are one product of them; bytes of those */
 	int inflight, versions;
 } TrialStage;
 
@@ -200,6 +222,8 @@ int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t); /* by layer *
 TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t);
 /* Of stage s, whose devices stand at `device`. stage: trial_stage_of; early: sums may begin before SYNC. */
 const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int *device, const int *stage, bool early);
+/* What gradients that are one product of all microbatches change of a stage. */
+void trial_once(const PlanModel *p, const Trial *t, TrialStage *s, int at, const int *stage);
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains);
 /* Fills bound, peak, over. */
 void trial_judge(const PlanModel *p, Trial *t);

@@ -235,6 +235,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 			s[i].slot += wire;
 			s[i].only += wire;
 		}
+		trial_once(p, t, &s[i], i, stage);
 		again(p, t, &s[i], i, r, stage);
 		send_parts(p, t, &s[i], i, r, stage);
 		const int64_t grains = trial_share(p, t, i);
@@ -284,8 +285,9 @@ double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 	const double leaf = leaf_memory(p, s, grains), all = s->inflight * s->slot + s->tmp;
 	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
 
-	return p->memory_scale * (weight_memory(p, s) + (sums / s->sums + p->state / s->parts) * s->trained +
-					 (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
+	return p->memory_scale *
+	       (weight_memory(p, s) + sums / s->sums * (s->trained - s->once) + p->state / s->parts * s->trained +
+		       s->rows + (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
 }
 
 /* ---- bounds ---- */

@@ -11,4 +11,7 @@ int64_t deferred_bytes(const Stage *s);
  * single Accumulate where a stage of several replicas has them all. */
 bool parts_joined(const Node *sum, const Training *t);
 
+/* With these settings gradients may be one product of all microbatches of a step (at_once.c). */
+bool may_be_at_once(const Training *t);
+
 #endif

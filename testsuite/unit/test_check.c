@@ -20,7 +20,7 @@ static bool have_libclang;
 /* The module behind the last pass, as the folder's ir/ has it. */
 static Module *read_plan(void)
 {
-	const char *path = arena_printf(arena, "%s/ir/34-memplan.pdir", dir);
+	const char *path = arena_printf(arena, "%s/ir/35-memplan.pdir", dir);
 	char *text = file_read(path, NULL);
 	Diag d;
 

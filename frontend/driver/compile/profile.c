@@ -47,6 +47,7 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 
 	*o = *of->o;
 	o->profile = NULL;
+	o->t.target.each = true;
 	o->quiet = true;
 	o->explain = false;
 	if (!o->cluster)

@@ -10,6 +10,10 @@ struct accumulate {
 	int64_t part;
 };
 
+struct stack {
+	int64_t joined;
+};
+
 /* The sum over the microbatches of a step; dense whatever the operand is. part: of the replica's part alone (passes/comm/zero.c). */
 static bool accumulate_shape(Node *n, Diag *d)
 {
@@ -24,7 +28,7 @@ static bool accumulate_shape(Node *n, Diag *d)
 
 static const AttrDef accumulate_attrs[] = { AT_INT(struct accumulate, part, 0), AT_END };
 
-/* One row per microbatch of the step, over all replicas. */
+/* One row per microbatch of the step, over all replicas; joined: one behind another along the first axis, with no axis of their own. */
 static bool stack_shape(Node *n, Diag *d)
 {
 	const Type *x = &n->in[0]->type;
@@ -32,7 +36,16 @@ static bool stack_shape(Node *n, Diag *d)
 	const bool round = s && s->robin && n->graph->stage; /* those that make an update of the stage */
 	const int64_t m = round ? s->replicas[n->graph->stage->id] : n->graph->module->microbatches;
 	int64_t dim[MAXRANK] = { m > 0 ? m : 1 };
+	Type t = *x;
 
+	if (((const struct stack *)n->attr)->joined) {
+		if (x->rank < 1)
+			return diag_error(d, n->loc, 303, "Stack: %s has no axis to be joined along", n->in[0]->name);
+		t.dim[0] *= dim[0];
+		t.rows = 0;
+		set_out(n, 0, t);
+		return true;
+	}
 	if (x->rank + 1 > MAXRANK)
 		return diag_error(d, n->loc, 303, "Stack: %s has rank %d already", n->in[0]->name, x->rank);
 	for (int i = 0; i < x->rank; i++)
@@ -59,14 +72,15 @@ static const AttrDef total_attrs[] = { AT_INT(struct total, dtype, 1), AT_END };
 /* The rows of what is stacked. */
 static bool stack_shard(const Node *n, bool out, int at, ShardWay *w)
 {
+	const int ahead = ((const struct stack *)n->attr)->joined ? 0 : 1; /* an axis of the rows */
 	Shard s;
 	const Type *of;
 
-	if (!shard_seed(n, out, at, w, &s, &of) || (out && s.axis == 0))
+	if (!shard_seed(n, out, at, w, &s, &of) || s.axis < (out || !ahead ? 1 : 0))
 		return false;
-	s.axis -= out;
+	s.axis -= out ? ahead : 0;
 	w->in[0] = s;
-	s.axis++;
+	s.axis += ahead;
 	w->out[0] = s;
 	return true;
 }
@@ -82,8 +96,17 @@ const OpDef op_Accumulate = {
 	.shard = shard_same_shapes,
 };
 
+static const AttrDef stack_attrs[] = { AT_INT(struct stack, joined, 0), AT_END };
+
 const OpDef op_Stack = {
-	.name = "Stack", .minin = 1, .maxin = 1, .nout = 1, .shape = stack_shape, .shard = stack_shard
+	.name = "Stack",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.attrs = stack_attrs,
+	.attrsize = sizeof(struct stack),
+	.shape = stack_shape,
+	.shard = stack_shard,
 };
 
 const OpDef op_Report = {
