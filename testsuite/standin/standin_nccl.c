@@ -154,18 +154,18 @@ static void begin(op *o)
 
 static int alive(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
-/* All that it needs has come, and all that it sends was taken. -1: a rank is gone. */
+static int waits_for(const op *o, int r)
+{
+	return (gets(o, r) && !is_there(o->c, r, o->c->rank, o->first_got[r])) ||
+	       (o->what == SEND && r == o->peer && is_there(o->c, o->c->rank, r, o->first_sent[r]));
+}
+
+/* All that it needs has come, and all that it sends was taken. -1: a rank is gone, and has not done its part before. */
 static int ready(const op *o)
 {
-	for (int r = 0; r < o->c->n; r++) {
-		const int wants = gets(o, r) && !is_there(o->c, r, o->c->rank, o->first_got[r]);
-		const int given = o->what == SEND && r == o->peer && is_there(o->c, o->c->rank, r, o->first_sent[r]);
-
-		if ((wants || given) && !alive(o->c->pid[r]))
-			return -1;
-		if (wants || given)
-			return 0;
-	}
+	for (int r = 0; r < o->c->n; r++)
+		if (waits_for(o, r))
+			return alive(o->c->pid[r]) || !waits_for(o, r) ? 0 : -1;
 	return 1;
 }
 
@@ -396,18 +396,17 @@ API ncclResult_t ncclBroadcast(
 
 /* ---- communicators ---- */
 
+/* A new folder: what a killed run left has signatures of processes that are gone, and numbers of processes come again. */
 API ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-	static int n;
 	const char *folder = getenv("TMPDIR");
 
 	memset(id, 0, sizeof *id);
-	snprintf(id->internal, sizeof id->internal, "%s/standin-nccl-%ld-%d",
+	snprintf(id->internal, sizeof id->internal, "%s/standin-nccl-XXXXXX",
 		folder                     ? folder
 		: access("/dev/shm", W_OK) ? "/tmp"
-					   : "/dev/shm",
-		(long)getpid(), n++);
-	return ncclSuccess;
+					   : "/dev/shm");
+	return mkdtemp(id->internal) ? ncclSuccess : failed(ncclSystemError, "no folder for a communicator");
 }
 
 /* Who is rank r, and on which device; 0: not known yet. */
