@@ -151,11 +151,11 @@ Node *made_once(const Node *acc)
 
 bool at_once_pays(const Node *made, int64_t micro)
 {
+	enum { LARGER = 2 };
 	const int64_t rows = value_bytes(made->in[0]) + value_bytes(made->in[1]);
 
-	enum { LARGER = 2 };
-
-	return micro > 1 && LARGER * micro * rows <= value_bytes(made->out[0]);
+	return micro > 1 &&
+	       rows <= value_bytes(made->out[0]) / (LARGER * micro); /* a product of sizes may be above 2^63 */
 }
 
 const char *at_once_name(Arena *a, const Node *acc) { return arena_printf(a, "%s.once", acc->out[0]->name); }
