@@ -1,4 +1,4 @@
-/* Model files: mapping, unpacking, tensors, external data. */
+/* Model files: mapping, tensors, external data. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,10 +34,7 @@ static const void *map_file(const char *path, size_t *n)
 	return p;
 }
 
-static const char *why(int error)
-{
-	return error == EINVAL ? "it is no regular file" : strerror(error ? error : EISDIR);
-}
+const char *onnx_why(int error) { return error == EINVAL ? "it is no regular file" : strerror(error ? error : EISDIR); }
 
 const void *onnx_bytes(const char *path, size_t *n)
 {
@@ -50,63 +47,6 @@ const void *onnx_bytes(const char *path, size_t *n)
 		buf_add(&input, part, k);
 	*n = input.n;
 	return buf_str(&input);
-}
-
-/* Strings that are no strings (a 0 byte inside), empty names, bytes of another format are caught here or by the parser. */
-static void *pb_alloc(void *arena, size_t n) { return n > (size_t)1 << 40 ? NULL : arena_alloc(arena, n); }
-
-static void pb_free(void *arena, void *p) { (void)arena, (void)p; }
-
-/* What people give in place of a model; NULL: nothing that is known. */
-static const char *known_as(const char *path, const unsigned char *bytes, size_t n)
-{
-	const char *end = strrchr(path, '.');
-
-	if (n > 3 && !memcmp(bytes, "PK\3\4", 4))
-		return "an archive, as torch.save writes";
-	if (n > 1 && bytes[0] == 0x80 && bytes[1] < 6)
-		return "a pickle";
-	return end && !strcmp(end, ".py") ? "a Python program" : NULL;
-}
-
-OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
-{
-	size_t n = 0;
-
-	errno = 0;
-	const void *bytes = onnx_bytes(path, &n);
-	if (!bytes) {
-		diag_error(d, FILELOC(path), 201, "cannot read the model: %s", why(errno));
-		return NULL;
-	}
-	if (n == 0) {
-		diag_error(d, FILELOC(path), 201, "the file is empty");
-		return NULL;
-	}
-	ProtobufCAllocator alloc = { pb_alloc, pb_free, a };
-	OnnxModel *m = onnx__model_proto__unpack(&alloc, n, bytes);
-	const char *known = known_as(path, bytes, n);
-	if (strcmp(path, "-"))
-		munmap((void *)(uintptr_t)bytes, n);
-	if ((!m || !m->graph) && known) {
-		diag_error(d, FILELOC(path), 201,
-			"not an ONNX model, but %s; in Python: torch.onnx.export(model.train(), (example,), 'model.onnx', "
-			"dynamo=True, optimize=False), or pdcc.export",
-			known);
-		return NULL;
-	}
-	if (!m || !m->graph) {
-		diag_error(d, FILELOC(path), 201, "not an ONNX model, or cut short (%zu bytes)", n);
-		return NULL;
-	}
-	return m;
-}
-
-OnnxAttr *onnx_attr_unpack(Arena *a, const void *bytes, size_t n)
-{
-	ProtobufCAllocator alloc = { pb_alloc, pb_free, a };
-
-	return onnx__attribute_proto__unpack(&alloc, n, bytes);
 }
 
 /* ---- tensors ---- */
@@ -177,7 +117,8 @@ static const char *resolve(Arena *a, const char *model, const OnnxTensor *t, con
 	char *real = realpath(path, NULL), *real_model;
 
 	if (!real) {
-		diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, why(errno));
+		diag_error(
+			d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, onnx_why(errno));
 		return NULL;
 	}
 	const char *file = arena_str(a, real), *folder = folder_of(a, model);
@@ -220,7 +161,7 @@ static bool tensor_external(
 	const char *p = map_file(real, &n);
 	if (!p) {
 		return diag_error(
-			d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, why(errno));
+			d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, onnx_why(errno));
 	}
 	if (offset > (int64_t)n || want > (int64_t)n - offset)
 		return diag_error(d, loc, 203, "tensor '%s' lies at bytes %lld..%llu of '%s', which has %zu", t->name,

@@ -11,8 +11,11 @@ typedef Onnx__NodeProto OnnxNode;
 typedef Onnx__TensorProto OnnxTensor;
 typedef Onnx__AttributeProto OnnxAttr;
 
-/* The message lives in the arena. NULL after a diagnostic. */
+/* The message lives in the arena; bytes of tensors of 1 MiB and more are shared by all readings of a file, which is read
+ * once. NULL after a diagnostic. */
 OnnxModel *onnx_open(Arena *a, const char *path, Diag *d);
+/* Why a file could not be read, of errno. */
+const char *onnx_why(int error);
 
 /* Its data lie in a file beside the model. */
 bool onnx_external(const OnnxTensor *t);

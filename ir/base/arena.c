@@ -91,7 +91,9 @@ static void *take(Arena *a, size_t bytes)
 	return p;
 }
 
-void *arena_alloc(Arena *a, size_t bytes) { return memset(take(a, bytes ? bytes : 1), 0, bytes ? bytes : 1); }
+void *arena_raw(Arena *a, size_t bytes) { return take(a, bytes ? bytes : 1); }
+
+void *arena_alloc(Arena *a, size_t bytes) { return memset(arena_raw(a, bytes), 0, bytes ? bytes : 1); }
 
 void *arena_dup(Arena *a, const void *p, size_t bytes)
 {

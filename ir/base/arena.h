@@ -13,6 +13,7 @@ void arena_reset(Arena *a); /* forgets everything, keeps the first block */
 
 /* Zeroed, aligned to 16 bytes; never NULL (memory exhaustion ends the program with a message, exit 1). */
 void *arena_alloc(Arena *a, size_t bytes);
+void *arena_raw(Arena *a, size_t bytes); /* the same, not zeroed */
 void *arena_dup(Arena *a, const void *p, size_t bytes);
 char *arena_str(Arena *a, const char *s);
 char *arena_strn(Arena *a, const char *s, size_t n);
