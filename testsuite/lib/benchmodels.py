@@ -3,6 +3,7 @@
 MODELS: name -> (module maker, shape of the batch, numbers that an id may have (0: the batch is of floats), classes, labels per
 position). Without Dropout, so that losses can be held against each other.
 """
+import inspect
 import math
 import torch
 from torch import nn
@@ -139,3 +140,10 @@ def build(name, batch=None):
     torch.manual_seed(1)
     return (make(), torch.randint(ids, shape) if ids else torch.randn(shape),
             torch.randint(classes, shape if each else shape[:1]))
+
+
+def export(net, x, path):
+    """The module as an ONNX file for training, by whichever exporter makes the plainer graph."""
+    newer = {'dynamo': False} if 'dynamo' in inspect.signature(torch.onnx.export).parameters else {}
+    torch.onnx.export(net, (x,), path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=17, input_names=['x'],
+                      output_names=['logits'], **newer)
