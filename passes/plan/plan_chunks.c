@@ -1,7 +1,7 @@
 /* Plans for a schedule whose stages have equal replicas (plan_search.h): those of several stages on a device, and of one where a
  * schedule wants replicas alike. All numbers of stages, each with as many replicas as there are devices for, or as fill whole
- * hosts, or as divide a step's microbatches evenly; cut so that the slowest stage is fastest, and so that devices have the same to do
- * in all; all cuts where there are few. Those that may be best by their bounds are played, the most likely first. */
+ * hosts, or as divide a step's microbatches evenly; cut so that the slowest stage is fastest, the lighter stages being the last or the
+ * first, and so that devices have the same to do in all; all cuts where there are few. Those that may be best by their bounds are played, the most likely first. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,10 @@ typedef struct Chunks {
 	const PlanModel *p;
 	ScheduleSpec schedule;
 	double least; /* seconds per microbatch that others have */
-	Trial **found;
-	int n, cap;
+	struct Found {
+		Trial **of;
+		int n, cap;
+	} found, late; /* late: cut as late_cut does; they are played behind the others, with a budget of their own */
 	const Trial *best;
 } Chunks;
 
@@ -162,10 +164,10 @@ static Trial *new_trial(const Chunks *c, int n, int replicas, const Placement *a
 	return t;
 }
 
-static void keep(Chunks *c, Trial *t)
+static void keep(Chunks *c, struct Found *to, Trial *t)
 {
 	trial_judge(c->p, t);
-	PUSH(c->s->a, c->found, c->n, c->cap) = t;
+	PUSH(c->s->a, to->of, to->n, to->cap) = t;
 }
 
 /* All cuts behind stage s, where there are few. */
@@ -181,7 +183,7 @@ static void all_cuts(Chunks *c, Trial *t, int s, int from)
 	t->end[s] = c->p->place[places - 1];
 	if (s + 1 < n || !state_before(c->p->st, t->end[s - 1], t->end[s]) || !plan_keeps_pins(c->p, t, NULL))
 		return;
-	keep(c, trial_copy(c->s->a, t));
+	keep(c, &c->found, trial_copy(c->s->a, t));
 }
 
 /* How many there are. */
@@ -194,6 +196,32 @@ static double cuts(const Chunks *c, int n)
 	return count;
 }
 
+/* The same slowest stage, but the stages that begin a step are those with less to do: the others wait for them. False: there is no
+ * such cut. */
+static bool late_cut(const PlanModel *p, Trial *t)
+{
+	const Balance b = { .p = p, .t = t };
+	double most = 0;
+	int end = p->nplace - 1;
+
+	for (int s = 0, i = 0, before = -1; s < t->n; before = i, s++) {
+		while (p->place[i] < t->end[s])
+			i++;
+		most = fmax(most, stage_seconds(&b, s, before, i));
+	}
+	for (int s = t->n - 1; s >= 0; s--) {
+		int before = s ? end - 1 : -1;
+		while (before >= s && s && stage_seconds(&b, s, before - 1, end) <= most * (1 + 1e-9))
+			before--;
+		if (end < s || stage_seconds(&b, s, before, end) > most * (1 + 1e-9) ||
+			(before >= 0 && !state_before(p->st, p->place[before], p->place[end])))
+			return false;
+		t->end[s] = p->place[end];
+		end = before;
+	}
+	return plan_keeps_pins(p, t, NULL);
+}
+
 /* All work divided over the devices in use: it takes at least that, however it is cut. */
 static bool hopeless(const Chunks *c, const Trial *t, const Placement *at)
 {
@@ -202,6 +230,13 @@ static bool hopeless(const Chunks *c, const Trial *t, const Placement *at)
 	for (int k = 0; k < c->p->nclass; k++)
 		least = fmin(least, c->p->sum[k][c->p->st->n - 1]);
 	return least / (at->ngroup * (double)t->replicas[0]) >= c->least;
+}
+
+/* With devices that have the same to do in all; not where that changes nothing that is kept. */
+static void keep_balanced(Chunks *c, struct Found *to, Trial *t, const Placement *at, bool anyway)
+{
+	if ((balance(c->p, t, at) || anyway) && plan_keeps_pins(c->p, t, NULL))
+		keep(c, to, t);
 }
 
 /* False: the schedule has no such plan, which is said. */
@@ -222,10 +257,12 @@ static bool propose(Chunks *c, int n, int replicas, Diag *d)
 		all_cuts(c, t, 0, 0);
 		return true;
 	}
-	keep(c, t);
-	Trial *even = trial_copy(c->s->a, t);
-	if (at.ngroup < n && balance(c->p, even, &at) && plan_keeps_pins(c->p, even, NULL))
-		keep(c, even);
+	Trial *late = trial_copy(c->s->a, t);
+	if (at.ngroup < n && late_cut(c->p, late) && memcmp(late->end, t->end, sizeof *t->end * (size_t)n))
+		keep_balanced(c, &c->late, late, &at, true);
+	keep(c, &c->found, t);
+	if (at.ngroup < n)
+		keep_balanced(c, &c->found, trial_copy(c->s->a, t), &at, false);
 	return true;
 }
 
@@ -291,19 +328,18 @@ static int by_guess(const void *x, const void *y)
 }
 
 /* Gives a plan that the schedule cannot have, where there is one among those that were to be played. */
-static const Trial *play_all(Chunks *c)
+static const Trial *play_all(Chunks *c, const struct Found *f, double most)
 {
-	const double most = c->s->budget / 6;
 	Diag silent = { .out = stderr, .errors = 1, .scratch = c->s->a };
-	Guess *all = NEWN(c->s->a, Guess, c->n);
+	Guess *all = NEWN(c->s->a, Guess, f->n);
 	const Trial *refused = NULL;
 	double work = 0;
 
-	for (int i = 0; i < c->n; i++)
-		all[i] = (Guess){ guess(c->p, c->found[i]), c->found[i] };
-	if (c->n)
-		qsort(all, (size_t)c->n, sizeof *all, by_guess);
-	for (int i = 0; i < c->n; i++) {
+	for (int i = 0; i < f->n; i++)
+		all[i] = (Guess){ guess(c->p, f->of[i]), f->of[i] };
+	if (f->n)
+		qsort(all, (size_t)f->n, sizeof *all, by_guess);
+	for (int i = 0; i < f->n; i++) {
 		Trial *t = all[i].t;
 		const double least = c->best && c->best->over <= 1 ? fmin(c->least, c->best->score) : c->least;
 		const bool fits = t->over <= 1, worse = c->best && c->best->over <= t->over && !fits;
@@ -342,7 +378,8 @@ const Trial *equal_plan(PlanSearch *s, ScheduleSpec schedule, double least, NoPl
 			}
 		}
 	}
-	const Trial *refused = play_all(&c);
+	const Trial *refused = play_all(&c, &c.found, s->budget / 6);
+	play_all(&c, &c.late, s->budget / 12);
 	if (!c.best && refused) {
 		*why = NO_SCHEDULE;
 		trial_possible(c.p, refused, d);

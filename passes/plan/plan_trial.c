@@ -44,7 +44,8 @@ Trial *trial_asked(Arena *a, const PlanModel *p, int n, const int *replicas, int
 bool trial_possible(const PlanModel *p, const Trial *t, Diag *d)
 {
 	Arena *a = arena_new();
-	const bool ok = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, p->blocks, NULL, 0, d) != NULL;
+	const bool ok =
+		schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, p->blocks, NULL, 0, NULL, d) != NULL;
 
 	arena_free(a);
 	return ok;
@@ -503,6 +504,21 @@ static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimMode
 	}
 }
 
+/* What schedules may ask: seconds of the stages, on the first of their devices. */
+static const ScheduleTimes *times_of(Arena *a, const PlanModel *p, const Trial *t, const TrialStage *s)
+{
+	ScheduleTimes *x = schedule_times(a, p->c, t->n);
+
+	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
+		const int c = p->class_of[t->device[r]];
+		schedule_time_stage(x, i, s[i].fwd[c], s[i].bwd[c]);
+		if (i + 1 < t->n)
+			schedule_time_message(x, i, p->st->s[t->end[i]].cut, &t->device[r],
+				&t->device[r + t->replicas[i]], t->replicas[i]);
+	}
+	return x;
+}
+
 SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 {
 	enum { REPORT = 40 }; /* bytes: what a device reports of a microbatch; what it is told */
@@ -516,13 +532,14 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	*x = (SimModel){ .c = p->c, .time = NEWN(a, SimTimes, t->ndevice * t->n), .totals = (t->micro + 2) * REPORT };
 	sim_messages(a, x, &f, &edge, &nedge);
 	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
-	x->s = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, p->blocks, edge, nedge, &silent);
+	x->s = schedule_make(
+		a, p->played, t->n, t->replicas, (int)t->micro, p->blocks, edge, nedge, times_of(a, p, t, s), &silent);
 	x->totals = schedule_is_async(p->played) ? 0 : x->totals;
 	if (!x->s && schedule_is_async(p->played))
 		return NULL;
 	if (!x->s) /* none that is played here: its plan is chosen as if none were asked for */
 		x->s = schedule_make(a, (ScheduleSpec){ .kind = SCHEDULE_PLAIN }, t->n, t->replicas, (int)t->micro,
-			p->blocks, edge, nedge, &silent);
+			p->blocks, edge, nedge, NULL, &silent);
 	x->longer = x->s->async;
 	x->s = x->longer ? schedule_longer(a, x->s, STEADY_TIMES) : x->s;
 	int *device = NEWN(a, int, x->s->ndevice);

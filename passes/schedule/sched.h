@@ -4,6 +4,13 @@
 
 #include "passes/common/plan.h"
 
+/* Seconds of a microbatch, as the plan expects them, by stage. */
+typedef struct ScheduleTimes {
+	const Cluster *cluster;
+	double *forward, *backward, *weights; /* of a replica's microbatch: F, B, W */
+	double *message;                      /* from a stage to the next, and back */
+} ScheduleTimes;
+
 typedef struct Sched {
 	Arena *a;
 	Schedule *s;
@@ -20,7 +27,14 @@ typedef struct Sched {
 	const int *most;      /* by stage: what DAPPLE's K_i may reach; 0: anything; NULL: anything everywhere */
 	const int *ahead;     /* by stage: receives posted beyond its slots, at most; NULL: RECEIVE_AHEAD everywhere */
 	int late;             /* Pipe-SGD: K, or 0 */
+	const ScheduleTimes *times; /* NULL: all actions take as long, messages half of that */
 } Sched;
+
+/* All zero; then for each stage: seconds of its forward and its whole backward, of which W is half; what it sends the next
+ * one, from the devices of so many replicas, which share the link out of their host. */
+ScheduleTimes *schedule_times(Arena *a, const Cluster *c, int nstage);
+void schedule_time_stage(ScheduleTimes *t, int stage, double fwd, double bwd);
+void schedule_time_message(ScheduleTimes *t, int stage, double bytes, const int *from, const int *to, int replicas);
 
 /* Whether a stage sends or receives in that direction; true for what is no message. */
 bool sched_exchanges(const Sched *c, int stage, ActKind k);
@@ -44,8 +58,8 @@ void sched_from_work(Sched *c, const DeviceSchedule *work);
 /* The schedule that is asked for, for stages of so many replicas that exchange data over the edges, on
  * the ranks that plan_place gives; blocks: as Sched.blocks. NULL after a diagnostic. Not verified. */
 Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, bool blocks,
-	StageEdge *edge, int nedge, Diag *d);
-/* The same for schedules whose stages keep versions by this rule. */
+	StageEdge *edge, int nedge, const ScheduleTimes *times, Diag *d);
+/* The same for schedules whose stages keep versions by this rule; none of these asks for times. */
 Schedule *schedule_make_by(Arena *a, ScheduleSpec spec, VersionRule rule, int nstage, const int *replicas, int micro,
 	bool blocks, StageEdge *edge, int nedge, Diag *d);
 

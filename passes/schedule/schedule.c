@@ -118,20 +118,33 @@ static bool make(Sched *c, int nstage, const int *replicas, int micro, Diag *d)
 	return fills[c->spec.kind](c, d);
 }
 
+static Schedule *make_policy_a(Sched *c, int nstage, const int *replicas, int micro, Diag *d)
+{
+	if (c->spec.kind == SCHEDULE_DAPPLE && !c->spec.n)
+		c->spec.n = 'A';
+	return make(c, nstage, replicas, micro, d) ? c->s : NULL;
+}
+
 Schedule *schedule_make_by(Arena *a, ScheduleSpec spec, VersionRule rule, int nstage, const int *replicas, int micro,
 	bool blocks, StageEdge *edge, int nedge, Diag *d)
 {
 	Sched c = { .a = a, .edge = edge, .nedge = nedge, .blocks = blocks, .rule = rule, .spec = spec };
 
-	if (spec.kind == SCHEDULE_DAPPLE && !spec.n)
-		c.spec.n = 'A';
-	return make(&c, nstage, replicas, micro, d) ? c.s : NULL;
+	return make_policy_a(&c, nstage, replicas, micro, d);
 }
 
 Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, bool blocks,
-	StageEdge *edge, int nedge, Diag *d)
+	StageEdge *edge, int nedge, const ScheduleTimes *times, Diag *d)
 {
-	return schedule_make_by(a, spec, VERSION_STASH, nstage, replicas, micro, blocks, edge, nedge, d);
+	Sched c = { .a = a,
+		.edge = edge,
+		.nedge = nedge,
+		.blocks = blocks,
+		.rule = VERSION_STASH,
+		.spec = spec,
+		.times = times };
+
+	return make_policy_a(&c, nstage, replicas, micro, d);
 }
 
 /* For the module as it is. */
@@ -240,6 +253,25 @@ VersionRule schedule_rule(const Training *t)
 	return t && t->plan.stash == STASH_NONE ? VERSION_NEWEST : VERSION_STASH;
 }
 
+/* What the plan expects of its stages; NULL: it expects nothing. */
+static const ScheduleTimes *times_of(Arena *a, const Module *m, const PassCx *cx)
+{
+	const Plan *p = cx->plan;
+	bool known = p && cx->cluster && p->device && p->nstage == m->nstage;
+
+	for (int t = 0; known && t < m->nstage; t++)
+		known = p->stage[t].fwd > 0 || p->stage[t].bwd > 0;
+	if (!known)
+		return NULL;
+	ScheduleTimes *x = schedule_times(a, cx->cluster, m->nstage);
+	for (int t = 0; t < m->nstage; t++)
+		schedule_time_stage(x, t, p->stage[t].fwd, p->stage[t].bwd);
+	for (int t = 0; t + 1 < m->nstage; t++)
+		schedule_time_message(x, t, (double)p->stage[t].out_bytes, &p->device[m->stage[t]->rank],
+			&p->device[m->stage[t + 1]->rank], m->stage[t]->replicas);
+	return x;
+}
+
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
 	Sched c = { .a = m->arena,
@@ -247,7 +279,8 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 		.grains = (int)m->grains,
 		.blocks = cx->train && cx->train->loop.reproducible,
 		.rule = schedule_rule(cx->train),
-		.late = cx->train ? (int)cx->train->plan.pipe_sgd : 0 };
+		.late = cx->train ? (int)cx->train->plan.pipe_sgd : 0,
+		.times = times_of(m->arena, m, cx) };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 
 	if (!m->nstage)

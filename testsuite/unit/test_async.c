@@ -26,7 +26,7 @@ static Schedule *make(Arena *a, const char *name, int n, const int *replicas, in
 	diag_init(&d, out, a);
 	for (int t = 0; t < n; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
-	Schedule *s = schedule_make(a, spec_of(name), n, replicas, micro, false, edge, n - 1, &d);
+	Schedule *s = schedule_make(a, spec_of(name), n, replicas, micro, false, edge, n - 1, NULL, &d);
 	return s && schedule_verify(s, edge, n - 1, &d) ? s : NULL;
 }
 

@@ -24,8 +24,8 @@ typedef struct Case {
 	char row[ROW];
 } Case;
 
-/* Made, verified and played; count: replicas by stage. */
-static void run_with(Case *c, const char *name, int nstage, const int *count, int micro)
+/* Made, verified and played; count: replicas by stage. times: other than 1 for F, B and W and nothing for messages. */
+static void run_timed(Case *c, const char *name, int nstage, const int *count, int micro, const ScheduleTimes *times)
 {
 	Arena *a = c->a = arena_new();
 	StageEdge *edge = NEWN(a, StageEdge, nstage);
@@ -34,7 +34,7 @@ static void run_with(Case *c, const char *name, int nstage, const int *count, in
 	diag_init(&d, stderr, a);
 	for (int t = 0; t < nstage; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
-	c->s = schedule_make(a, spec_of(name), nstage, count, micro, false, edge, nstage - 1, &d);
+	c->s = schedule_make(a, spec_of(name), nstage, count, micro, false, edge, nstage - 1, times, &d);
 	assert_non_null(c->s);
 	assert_true(schedule_verify(c->s, edge, nstage - 1, &d));
 
@@ -60,11 +60,22 @@ static void run_with(Case *c, const char *name, int nstage, const int *count, in
 		m->time[i][ACT_F] = m->time[i][ACT_W] = 1;
 		m->time[i][ACT_B] = schedule_has(c->s, ACT_W) ? 1 : 2;
 	}
+	for (int i = 0; times && i < n * nstage; i++) {
+		m->time[i][ACT_F] = times->forward[i % nstage];
+		m->time[i][ACT_B] = times->backward[i % nstage] * (schedule_has(c->s, ACT_W) ? 1 : 2);
+		m->time[i][ACT_W] = times->weights[i % nstage];
+	}
+	k->link->latency = times ? times->message[0] : 0;
 	for (int t = 0; t + 1 < nstage; t++) {
 		m->msg[m->nmsg++] = (SimMessage){ t, t + 1, 8, true };
 		m->msg[m->nmsg++] = (SimMessage){ t + 1, t, 8, false };
 	}
 	assert_true(simulate(a, m, &c->sim, &d));
+}
+
+static void run_with(Case *c, const char *name, int nstage, const int *count, int micro)
+{
+	run_timed(c, name, nstage, count, micro, NULL);
 }
 
 static void run(Case *c, const char *name, int nstage, int replicas, int micro)
@@ -222,10 +233,50 @@ static void test_unequal(void **state)
 		}
 }
 
+/* `light` and `heavy` for each part of a stage of the first and of the second half, messages of `message`. */
+static double timed(const char *name, int devices, int micro, double light, double heavy, double message)
+{
+	const int n = 2 * devices;
+	Case c;
+	int one[32];
+	Arena *a = arena_new();
+	Cluster none = { 0 };
+	ScheduleTimes *t = schedule_times(a, &none, n);
+
+	for (int s = 0; s < n; s++) {
+		one[s] = 1;
+		schedule_time_stage(t, s, s < devices ? light : heavy, 2 * (s < devices ? light : heavy));
+		t->message[s] = message;
+	}
+	run_timed(&c, name, n, one, micro, t);
+	const double step = c.sim.step;
+	arena_free(c.a);
+	arena_free(a);
+	return step;
+}
+
+/* Equal stages and no messages: as zbv has it. Where messages take time, or second stages have more to do, zbv's order waits; the played one
+ * waits for the first forward alone, or little more: the last device begins behind devices - 1 forwards and messages. */
+static void test_timed(void **state)
+{
+	(void)state;
+	for (int s = 2; s <= 6; s++)
+		for (int m = 2 * s; m <= 4 * s; m += s) {
+			const double work = 9 * m, start = (s - 1) * 2.0;
+			assert_float_equal(timed("zbv-timed", s, m, 1, 1, 0), 6 * m + s - 1, 1e-9);
+			assert_float_equal(timed("zbv", s, m, 1, 1, 0), 6 * m + s - 1, 1e-9);
+			const double played = timed("zbv-timed", s, m, 1, 2, 1), order = timed("zbv", s, m, 1, 2, 1);
+			printf("%d devices, %d microbatches: zbv-timed %g, zbv %g, at least %g\n", s, m, played, order,
+				work + start);
+			assert_true(played >= work + start - 1e-9 && played < 1.05 * (work + start) &&
+				    played < 0.95 * order);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_pictures), cmocka_unit_test(test_formulas),
-		cmocka_unit_test(test_small), cmocka_unit_test(test_unequal) };
+		cmocka_unit_test(test_small), cmocka_unit_test(test_unequal), cmocka_unit_test(test_timed) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,8 +163,8 @@ static double play(const char *name)
 	diag_init(&d, stderr, a);
 	for (int t = 0; t + 1 < f.nstage; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
-	Schedule *s =
-		schedule_make(a, spec_of(f.schedule), f.nstage, f.replicas, f.micro, false, edge, f.nstage - 1, &d);
+	Schedule *s = schedule_make(
+		a, spec_of(f.schedule), f.nstage, f.replicas, f.micro, false, edge, f.nstage - 1, NULL, &d);
 	assert_non_null(s);
 	assert_true(schedule_verify(s, edge, f.nstage - 1, &d));
 	assert_true(simulate(a, model_of(a, &f, s, &c), &sim, &d));
@@ -235,7 +235,7 @@ static void test_efficiency(void **state)
 						edge[t] = (StageEdge){ t, t + 1, true, true };
 					}
 					Schedule *s = schedule_make(
-						a, spec_of(name[i]), S, f.replicas, M, false, edge, S - 1, &d);
+						a, spec_of(name[i]), S, f.replicas, M, false, edge, S - 1, NULL, &d);
 					assert_true(s && simulate(a, model_of(a, &f, s, &c), &sim, &d));
 					const double alpha = 2 * transfer / 6.0, P = (1 + alpha) * (S - 1) / M;
 					const double got = 1 - sim.bubble, want = 1 / (1 + P);

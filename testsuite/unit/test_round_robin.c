@@ -92,7 +92,7 @@ static double emitted(int n, const int *replicas, int micro, bool blocks)
 		msg[2 * t] = (SimMessage){ t, t + 1, 0, true };
 		msg[2 * t + 1] = (SimMessage){ t + 1, t, 0, false };
 	}
-	Schedule *s = schedule_make(a, spec_of("1f1b"), n, replicas, micro, blocks, edge, n - 1, &d);
+	Schedule *s = schedule_make(a, spec_of("1f1b"), n, replicas, micro, blocks, edge, n - 1, NULL, &d);
 	assert_true(s && schedule_verify(s, edge, n - 1, &d));
 	Cluster c = {
 		.device = NEWN(a, Device, s->ndevice), .ndevice = s->ndevice, .host = NEWN(a, Host, 1), .nhost = 1
