@@ -368,3 +368,12 @@ double node_seconds(const Node *n, const Speed *first, const Speed *on)
 	const double here = node_time(n, on), there = node_time(n, first);
 	return n->time > 0 && there > 0 ? n->time * (here / there) : here;
 }
+
+double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
+{
+	double t = 0;
+
+	for (const Node *n = g->first; n; n = n->next)
+		t += node_seconds(n, first, on);
+	return t;
+}

@@ -19,6 +19,7 @@ double product_rate(const Module *m, const PassCx *cx);
 double time_measured(const PassCx *cx, const Node *n, Phase phase, const char *value);
 /* Seconds of a node on device `on`, where its time (Node.time) is of device `first`. */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);
+double graph_seconds(const Graph *g, const Speed *first, const Speed *on); /* of all of its nodes */
 /* Times of the cost model, for PassCx.sized: of a module behind cost, of the size that the profile was measured at, without
  * that profile. */
 Map *cost_sizes(Arena *a, const Module *m);

@@ -8,6 +8,7 @@
  * Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
 #include <string.h>
 #include "passes/common/plan.h"
+#include "passes/cost/cost.h"
 #include "csv.h"
 #include "sched.h"
 #include "passes/memory/memory.h"
@@ -257,15 +258,18 @@ VersionRule schedule_rule(const Training *t)
 static const ScheduleTimes *times_of(Arena *a, const Module *m, const PassCx *cx)
 {
 	const Plan *p = cx->plan;
-	bool known = p && cx->cluster && p->device && p->nstage == m->nstage;
 
-	for (int t = 0; known && t < m->nstage; t++)
-		known = p->stage[t].fwd > 0 || p->stage[t].bwd > 0;
-	if (!known)
+	if (!p || !cx->cluster || !p->device || p->nstage != m->nstage)
 		return NULL;
 	ScheduleTimes *x = schedule_times(a, cx->cluster, m->nstage);
-	for (int t = 0; t < m->nstage; t++)
-		schedule_time_stage(x, t, p->stage[t].fwd, p->stage[t].bwd);
+	const Speed first = device_speed(cx->cluster, 0);
+	for (int t = 0; t < m->nstage; t++) {
+		const Stage *s = m->stage[t];
+		const Speed on = device_speed(cx->cluster, p->device[s->rank]);
+		x->forward[t] = graph_seconds(s->forward, &first, &on);
+		x->backward[t] = graph_seconds(s->backward, &first, &on);
+		x->weights[t] = s->weight ? graph_seconds(s->weight, &first, &on) : 0;
+	}
 	for (int t = 0; t + 1 < m->nstage; t++)
 		schedule_time_message(x, t, (double)p->stage[t].out_bytes, &p->device[m->stage[t]->rank],
 			&p->device[m->stage[t + 1]->rank], m->stage[t]->replicas);

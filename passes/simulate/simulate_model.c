@@ -7,15 +7,6 @@
 
 enum { ALIGN = 64 }; /* of messages with a tag; of the members of a stage's gradients, which are summed as one */
 
-static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
-{
-	double t = 0;
-
-	for (const Node *n = g->first; n; n = n->next)
-		t += node_seconds(n, first, on);
-	return t;
-}
-
 /* Of F, B or W; sums: seconds of what it sums for all of it. With gathers of weights such sums end within it (passes/comm/gather.c). */
 static double action_seconds(
 	const SimModel *x, const Stage *s, const Graph *g, const Speed *first, const Speed *on, double sums)
