@@ -1,7 +1,8 @@
 /* Plans for a schedule whose stages have equal replicas (plan_search.h): those of several stages on a device, and of one where a
  * schedule wants replicas alike. All numbers of stages, each with as many replicas as there are devices for, or as fill whole
- * hosts, or as divide a step's microbatches evenly; cut so that the slowest stage is fastest, the lighter stages being the last or the
- * first, and so that devices have the same to do in all; all cuts where there are few. Those that may be best by their bounds are played, the most likely first. */
+ * hosts, or as divide a step's microbatches evenly; cut so that the slowest stage is fastest, the lighter stages being the last or
+ * the first, and so that devices have the same to do in all; all cuts where there are few. Those that may be best by their bounds
+ * are played, the most likely first. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,7 +220,7 @@ static bool late_cut(const PlanModel *p, Trial *t)
 		t->end[s] = p->place[end];
 		end = before;
 	}
-	return plan_keeps_pins(p, t, NULL);
+	return true;
 }
 
 /* All work divided over the devices in use: it takes at least that, however it is cut. */
@@ -230,13 +231,6 @@ static bool hopeless(const Chunks *c, const Trial *t, const Placement *at)
 	for (int k = 0; k < c->p->nclass; k++)
 		least = fmin(least, c->p->sum[k][c->p->st->n - 1]);
 	return least / (at->ngroup * (double)t->replicas[0]) >= c->least;
-}
-
-/* With devices that have the same to do in all; not where that changes nothing that is kept. */
-static void keep_balanced(Chunks *c, struct Found *to, Trial *t, const Placement *at, bool anyway)
-{
-	if ((balance(c->p, t, at) || anyway) && plan_keeps_pins(c->p, t, NULL))
-		keep(c, to, t);
 }
 
 /* False: the schedule has no such plan, which is said. */
@@ -253,16 +247,23 @@ static bool propose(Chunks *c, int n, int replicas, Diag *d)
 	t = new_trial(c, n, replicas, &at);
 	if (hopeless(c, t, &at) || !isfinite(cut_best(c->s, t)))
 		return true;
-	if (at.ngroup < n && cuts(c, n) <= FEW_CUTS) {
+	if (at.ngroup == n) {
+		keep(c, &c->found, t);
+		return true;
+	}
+	if (cuts(c, n) <= FEW_CUTS) {
 		all_cuts(c, t, 0, 0);
 		return true;
 	}
-	Trial *late = trial_copy(c->s->a, t);
-	if (at.ngroup < n && late_cut(c->p, late) && memcmp(late->end, t->end, sizeof *t->end * (size_t)n))
-		keep_balanced(c, &c->late, late, &at, true);
+	Trial *even = trial_copy(c->s->a, t), *late = trial_copy(c->s->a, t);
 	keep(c, &c->found, t);
-	if (at.ngroup < n)
-		keep_balanced(c, &c->found, trial_copy(c->s->a, t), &at, false);
+	if (balance(c->p, even, &at) && plan_keeps_pins(c->p, even, NULL))
+		keep(c, &c->found, even);
+	if (late_cut(c->p, late) && memcmp(late->end, t->end, sizeof *t->end * (size_t)n)) {
+		balance(c->p, late, &at);
+		if (plan_keeps_pins(c->p, late, NULL))
+			keep(c, &c->late, late);
+	}
 	return true;
 }
 

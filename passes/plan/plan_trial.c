@@ -1,8 +1,7 @@
-/* A plan that is tried (plan_model.h): costs of its stages, memory, a bound on its step, and the step as the simulator
- * plays it, from the planning model alone. */
+/* A plan that is tried (plan_model.h): costs of its stages, memory and a bound on its step, from the planning model alone. */
 #include <math.h>
 #include <string.h>
-#include "plan_flow.h"
+#include "plan_trial.h"
 #include "passes/schedule/sched.h"
 #include "passes/comm/comm.h"
 #include "passes/schedule/placement.h"
@@ -97,6 +96,58 @@ int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t)
 	return stage;
 }
 
+/* ---- what stages tell each other ---- */
+
+static void flow_on(Flow *f, bool back, int from, int to, double bytes)
+{
+	(back ? f->bwd : f->fwd)[from * f->n + to] += bytes;
+	f->waits[back][from * f->n + to] = true;
+}
+
+static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *seen, int stamp)
+{
+	const int s = stage[t->from];
+	int first = t->kind == PLAN_BOTH ? f->n : s;
+
+	for (int k = 0; k < t->nto; k++)
+		first = stage[t->to[k]] < first ? stage[t->to[k]] : first;
+	for (int k = 0; k < t->nto; k++) {
+		const int to = stage[t->to[k]];
+		if (seen[to] == stamp)
+			continue;
+		seen[to] = stamp;
+		if (t->kind != PLAN_BACKWARD && to != s)
+			flow_on(f, false, s, to, t->bytes);
+		if (t->kind == PLAN_BACKWARD && to != s)
+			flow_on(f, true, s, to, t->bytes);
+		if (t->kind == PLAN_BOTH && to != first)
+			flow_on(f, true, to, first, t->bytes);
+	}
+	bool sent = false;
+	for (int k = 0; k < t->nto && t->kind != PLAN_BACKWARD; k++)
+		sent |= stage[t->to[k]] != s;
+	if (sent)
+		(t->kept ? f->sent_kept : f->sent_only)[s] += t->bytes;
+	if (t->kind == PLAN_BOTH && first != s)
+		flow_on(f, true, first, s, t->bytes);
+}
+
+Flow flow_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage)
+{
+	const int n = t->n;
+	Flow f = { .n = n,
+		.fwd = NEWN(a, double, n *n),
+		.bwd = NEWN(a, double, n *n),
+		.waits = { NEWN(a, bool, n *n), NEWN(a, bool, n *n) },
+		.sent_only = NEWN(a, double, n),
+		.sent_kept = NEWN(a, double, n) };
+	int *seen = NEWN(a, int, t->n);
+
+	for (int i = 0; i < p->ntensor; i++)
+		flow_tensor(&f, &p->tensor[i], stage, seen, i + 1);
+	return f;
+}
+
 /* ---- stages ---- */
 
 static void add_layers(const PlanModel *p, TrialStage *s, const int *stage)
@@ -187,8 +238,7 @@ static bool each_in_parts(const PlanModel *p, int stage)
 	return plan_zero(p, stage) > 1 && p->train && !p->train->loop.reproducible && !p->train->target.f64;
 }
 
-/* Are the gradients of a stage's replicas summed by the microbatch, so that none are behind the last one (--zero 3)? */
-static bool sums_within(const TrialStage *s) { return s->gathered > 1 && s->sums > 1; }
+bool trial_sums_within(const TrialStage *s) { return s->gathered > 1 && s->sums > 1; }
 
 /* What replicas send each other by the microbatch, beside what they compute: with --zero 3 each forward and each backward gathers the
  * weights, and where gradients are summed in parts each backward sums them. Either is half of an AllReduce. */
@@ -207,7 +257,7 @@ static void send_parts(const PlanModel *p, const Trial *t, TrialStage *s, int i,
 	}
 }
 
-static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
+TrialStage *flow_stages(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
 {
 	TrialStage *s = NEWN(a, TrialStage, t->n);
 
@@ -253,7 +303,7 @@ TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
 	const int *stage = trial_stage_of(a, p, t);
 	const Flow f = flow_of(a, p, t, stage);
 
-	return stages_of(a, p, t, stage, &f);
+	return flow_stages(a, p, t, stage, &f);
 }
 
 /* What lies in memory while buckets are summed or gathered (passes/comm/zero.c: zero_bucket): the largest tensor and a bucket beside it,
@@ -332,7 +382,7 @@ static double sums_end(
 	const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
 	double end = 0;
 
-	const int n = sums_within(&s[i]) ? 0 : sums->n;
+	const int n = trial_sums_within(&s[i]) ? 0 : sums->n;
 
 	*all = 0;
 	t->sums += (double)n * t->replicas[i];
@@ -383,7 +433,7 @@ void trial_judge(const PlanModel *p, Trial *t)
 	Arena *a = arena_new();
 	const int *stage = trial_stage_of(a, p, t);
 	const Flow f = flow_of(a, p, t, stage);
-	const TrialStage *s = stages_of(a, p, t, stage, &f);
+	const TrialStage *s = flow_stages(a, p, t, stage, &f);
 	const bool parts = schedule_splits(p->played);
 	double *start = NEWN(a, double, t->n), *behind = NEWN(a, double, t->n), update = 0, sums;
 	Held *held = NEWN(a, Held, p->c->ndevice);
@@ -421,193 +471,5 @@ void trial_judge(const PlanModel *p, Trial *t)
 	if (schedule_is_async(p->schedule))
 		t->bound = trial_steady(p, t, s, stage);
 	t->refused = trial_refused(p, t, stage);
-	arena_free(a);
-}
-
-/* ---- the simulator's operands ---- */
-
-static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge, int *nedge)
-{
-	int cap = 0, capedge = 0;
-
-	for (int s = 0; s < f->n; s++)
-		for (int t = 0; t < f->n; t++) {
-			const int on = s * f->n + t, back = t * f->n + s;
-			if (f->waits[0][on] || f->waits[1][back])
-				PUSH(a, *edge, *nedge, capedge) =
-					(StageEdge){ s, t, f->waits[0][on], f->waits[1][back] };
-			if (f->waits[0][on])
-				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ s, t, (int64_t)f->fwd[on], true };
-			if (f->waits[1][back])
-				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ t, s, (int64_t)f->bwd[back], false };
-		}
-}
-
-/* Sums over replicas, in the order of simulate_model: those of buckets first, from the last stage on. */
-static void sim_sums(
-	Arena *a, const PlanModel *p, const Trial *t, const TrialStage *stages, SimModel *x, const int *stage, int *cap)
-{
-	const ActKind when = schedule_has(x->s, ACT_W) ? ACT_W : ACT_B;
-	const bool early = sums_in_order(a, x->s, when);
-
-	for (int i = 0; i < 2 * t->n; i++) {
-		const int s = i < t->n ? t->n - 1 - i : i - t->n;
-		int *device = NEWN(a, int, t->replicas[s]);
-		if (sums_within(&stages[s]))
-			continue;
-		for (int k = 0; k < t->replicas[s]; k++)
-			device[k] = x->device[x->s->device[s][k]];
-		const StageSums *sums = trial_sums(p, t, s, device, stage, early);
-		for (int k = 0; k < sums->n && sums->buckets == (i < t->n); k++) {
-			SimJoin *j = &PUSH(a, x->join, x->njoin, *cap);
-			*j = sums->sum[k].join;
-			j->rank = x->s->device[s];
-			j->stage = s;
-			j->when = when;
-		}
-	}
-}
-
-static void add_rank(int *list, int *n, int rank)
-{
-	for (int i = 0; i < *n; i++)
-		if (list[i] == rank)
-			return;
-	list[(*n)++] = rank;
-}
-
-/* Gradients of a weight that several stages read are copied from the first replica of each to all replicas of all of them,
- * its own too, as comm's Broadcasts do. */
-static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
-{
-	for (int i = 0; i < p->nweight; i++) {
-		const PlanWeight *w = &p->weight[i];
-		int *at = NEWN(a, int, w->n), n = 0;
-		for (int k = 0; k < w->n && w->trained; k++) {
-			int o = 0;
-			while (o < n && at[o] != stage[w->layer[k]])
-				o++;
-			at[n] = stage[w->layer[k]];
-			n += o == n;
-		}
-		for (int r = 0; n > 1 && r < n; r++) {
-			SimJoin j = { .kind = SIM_COPY, .bytes = (int64_t)w->bytes };
-			int *list = NEWN(a, int, t->ndevice);
-			list[j.n++] = x->s->device[at[r]][0];
-			for (int k = 0; k < n; k++)
-				for (int q = 0; q < t->replicas[at[k]]; q++)
-					add_rank(list, &j.n, x->s->device[at[k]][q]);
-			j.rank = list;
-			if (j.n > 1)
-				PUSH(a, x->join, x->njoin, *cap) = j;
-		}
-	}
-}
-
-/* What schedules may ask: seconds of the stages, on the first of their devices. */
-static const ScheduleTimes *times_of(Arena *a, const PlanModel *p, const Trial *t, const TrialStage *s)
-{
-	ScheduleTimes *x = schedule_times(a, p->c, t->n);
-
-	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
-		const int c = p->class_of[t->device[r]];
-		schedule_time_stage(x, i, s[i].fwd[c], s[i].bwd[c]);
-		if (i + 1 < t->n)
-			schedule_time_message(x, i, p->st->s[t->end[i]].cut, &t->device[r],
-				&t->device[r + t->replicas[i]], t->replicas[i]);
-	}
-	return x;
-}
-
-SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
-{
-	enum { REPORT = 40 }; /* bytes: what a device reports of a microbatch; what it is told */
-	const int *stage = trial_stage_of(a, p, t);
-	const Flow f = flow_of(a, p, t, stage);
-	const TrialStage *s = stages_of(a, p, t, stage, &f);
-	SimModel *x = NEW(a, SimModel);
-	StageEdge *edge = NULL;
-	int nedge = 0, cap = 0;
-
-	*x = (SimModel){ .c = p->c, .time = NEWN(a, SimTimes, t->ndevice * t->n), .totals = (t->micro + 2) * REPORT };
-	sim_messages(a, x, &f, &edge, &nedge);
-	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
-	x->s = schedule_make(
-		a, p->played, t->n, t->replicas, (int)t->micro, p->blocks, edge, nedge, times_of(a, p, t, s), &silent);
-	x->totals = schedule_is_async(p->played) ? 0 : x->totals;
-	if (!x->s && schedule_is_async(p->played))
-		return NULL;
-	if (!x->s) /* none that is played here: its plan is chosen as if none were asked for */
-		x->s = schedule_make(a, (ScheduleSpec){ .kind = SCHEDULE_PLAIN }, t->n, t->replicas, (int)t->micro,
-			p->blocks, edge, nedge, NULL, &silent);
-	x->longer = x->s->async;
-	x->s = x->longer ? schedule_longer(a, x->s, STEADY_TIMES) : x->s;
-	int *device = NEWN(a, int, x->s->ndevice);
-	const bool split = schedule_has(x->s, ACT_W); /* about half of a backward is for the weights */
-	x->device = device;
-	for (int i = 0, r = 0; i < t->n; i++) {
-		for (int k = 0; k < t->replicas[i]; k++, r++) {
-			const int c = p->class_of[t->device[r]], rank = x->s->device[i][k];
-			double *time = x->time[rank * t->n + i];
-			device[rank] = t->device[r];
-			time[ACT_F] = s[i].fwd[c];
-			time[ACT_B] = s[i].bwd[c] / (split ? 2 : 1);
-			time[ACT_W] = split ? s[i].bwd[c] / 2 : 0;
-			time[ACT_UPDATE] = s[i].update[c];
-		}
-	}
-	sim_sums(a, p, t, s, x, stage, &cap);
-	for (int i = 0; i < p->nrow; i++) {
-		const int at = stage[p->row[i].layer];
-		if (t->replicas[at] > 1)
-			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ .kind = SIM_RING,
-				.bytes = (int64_t)p->row[i].bytes * t->micro,
-				.n = t->replicas[at],
-				.rank = x->s->device[at] };
-	}
-	shared_weights(a, p, t, x, stage, &cap);
-	for (int i = 0; i < t->n; i++)
-		sim_add_count(a, x, i, &cap);
-	trial_servers(a, p, t, x, stage, &cap);
-	for (int i = 0; i < p->nweight; i++)
-		x->weights += p->weight[i].trained ? (int64_t)p->weight[i].bytes : 0;
-	return x;
-}
-
-/* Of a step; where several are shown, of the steady state, in which a device works as much as in any other step. */
-static void terms(Trial *t, const Sim *sim)
-{
-	const Schedule *s = sim->model->s;
-	const double steps = sim->steps;
-	int slow = 0;
-	double most = -1;
-
-	for (int k = 0; k < s->ndevice; k++) {
-		const double work = sim->spent[k][ACT_F] + sim->spent[k][ACT_B] + sim->spent[k][ACT_W];
-		if (work > most * (1 + 1e-9)) {
-			most = work;
-			slow = k;
-		}
-	}
-	t->work = most / steps;
-	t->update = sim->spent[slow][ACT_UPDATE] / steps;
-	t->sum = fmin(sim->spent[slow][ACT_SYNC] / steps, sim_rest(t->step, t->work + t->update));
-	t->wait = sim_rest(t->step, t->work + t->sum + t->update);
-	for (int i = t->n - 1; i >= 0; i--)
-		for (int k = 0; k < t->replicas[i]; k++)
-			t->slow_stage = s->device[i][k] == slow ? i : t->slow_stage;
-}
-
-void trial_play(const PlanModel *p, Trial *t)
-{
-	Arena *a = arena_new();
-	Diag d = { .out = stderr, .errors = 1, .scratch = a }; /* beyond the limit of 0: nothing is printed */
-	Sim sim;
-
-	const SimModel *x = t->refused ? NULL : trial_sim(a, p, t);
-	t->step = x && simulate(a, x, &sim, &d) ? sim.each : INFINITY;
-	t->score = t->step / (double)t->micro;
-	if (isfinite(t->step))
-		terms(t, &sim);
 	arena_free(a);
 }
