@@ -35,6 +35,8 @@ typedef struct Sched {
 ScheduleTimes *schedule_times(Arena *a, const Cluster *c, int nstage);
 void schedule_time_stage(ScheduleTimes *t, int stage, double fwd, double bwd);
 void schedule_time_message(ScheduleTimes *t, int stage, double bytes, const int *from, const int *to, int replicas);
+/* What the module's plan expects of it; NULL: it has none. */
+const ScheduleTimes *schedule_times_of(Arena *a, const Module *m, const PassCx *cx);
 
 /* Whether a stage sends or receives in that direction; true for what is no message. */
 bool sched_exchanges(const Sched *c, int stage, ActKind k);

@@ -8,7 +8,6 @@
  * Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
 #include <string.h>
 #include "passes/common/plan.h"
-#include "passes/cost/cost.h"
 #include "csv.h"
 #include "sched.h"
 #include "passes/memory/memory.h"
@@ -254,28 +253,6 @@ VersionRule schedule_rule(const Training *t)
 	return t && t->plan.stash == STASH_NONE ? VERSION_NEWEST : VERSION_STASH;
 }
 
-/* What the plan expects of its stages; NULL: it expects nothing. */
-static const ScheduleTimes *times_of(Arena *a, const Module *m, const PassCx *cx)
-{
-	const Plan *p = cx->plan;
-
-	if (!p || !cx->cluster || !p->device || p->nstage != m->nstage)
-		return NULL;
-	ScheduleTimes *x = schedule_times(a, cx->cluster, m->nstage);
-	const Speed first = device_speed(cx->cluster, 0);
-	for (int t = 0; t < m->nstage; t++) {
-		const Stage *s = m->stage[t];
-		const Speed on = device_speed(cx->cluster, p->device[s->rank]);
-		x->forward[t] = graph_seconds(s->forward, &first, &on);
-		x->backward[t] = graph_seconds(s->backward, &first, &on);
-		x->weights[t] = s->weight ? graph_seconds(s->weight, &first, &on) : 0;
-	}
-	for (int t = 0; t + 1 < m->nstage; t++)
-		schedule_time_message(x, t, (double)p->stage[t].out_bytes, &p->device[m->stage[t]->rank],
-			&p->device[m->stage[t + 1]->rank], m->stage[t]->replicas);
-	return x;
-}
-
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
 	Sched c = { .a = m->arena,
@@ -284,7 +261,7 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 		.blocks = cx->train && cx->train->loop.reproducible,
 		.rule = schedule_rule(cx->train),
 		.late = cx->train ? (int)cx->train->plan.pipe_sgd : 0,
-		.times = times_of(m->arena, m, cx) };
+		.times = schedule_times_of(m->arena, m, cx) };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 
 	if (!m->nstage)

@@ -12,7 +12,6 @@
 #include "sched.h"
 
 enum { CHUNKS = 2 };
-static const double LATE = 1.1; /* what is not waited for where a message comes a little late, as some do */
 
 typedef struct Event {
 	double at;
@@ -151,36 +150,6 @@ static void play(Play *p)
 		if (p->group[e.group].free <= e.at)
 			begin(p, e.group, e.at);
 	}
-}
-
-ScheduleTimes *schedule_times(Arena *a, const Cluster *c, int nstage)
-{
-	ScheduleTimes *t = NEW(a, ScheduleTimes);
-
-	t->forward = NEWN(a, double, nstage);
-	t->backward = NEWN(a, double, nstage);
-	t->weights = NEWN(a, double, nstage);
-	t->message = NEWN(a, double, nstage);
-	t->cluster = c;
-	return t;
-}
-
-void schedule_time_stage(ScheduleTimes *t, int stage, double fwd, double bwd)
-{
-	t->forward[stage] = fwd;
-	t->backward[stage] = t->weights[stage] = bwd / 2;
-}
-
-void schedule_time_message(ScheduleTimes *t, int stage, double bytes, const int *from, const int *to, int replicas)
-{
-	const Cluster *c = t->cluster;
-	const Link l = cluster_link(c, from[0], to[0]);
-	const int host = c->device[from[0]].host;
-	int n = 1;
-
-	while (host != c->device[to[0]].host && n < replicas && c->device[from[n]].host == host)
-		n++;
-	t->message[stage] = LATE * (l.latency + (l.bandwidth > 0 ? n * bytes / l.bandwidth : 0));
 }
 
 /* Replicas do as their group does, as far as they have microbatches. */

@@ -255,8 +255,8 @@ static double timed(const char *name, int devices, int micro, double light, doub
 	return step;
 }
 
-/* Equal stages and no messages: as zbv has it. Where messages take time, or second stages have more to do, zbv's order waits; the played one
- * waits for the first forward alone, or little more: the last device begins behind devices - 1 forwards and messages. */
+/* Equal stages and no messages: as zbv has it. Where messages take time, or second stages have more to do, zbv's order waits; the
+ * played one waits for the first forward alone, or little more: the last device begins behind devices - 1 forwards and messages. */
 static void test_timed(void **state)
 {
 	(void)state;
