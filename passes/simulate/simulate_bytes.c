@@ -183,7 +183,8 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 			pair(&p, r, m->norm_at)->totals += updates_of(m, r) * m->norm;
 			pair(&p, m->norm_at, r)->totals += updates_of(m, r) * NORM;
 		}
-	qsort(p.pair, p.n, sizeof *p.pair, by_ranks);
+	if (p.n)
+		qsort(p.pair, p.n, sizeof *p.pair, by_ranks);
 	*n = (int)p.n;
 	return p.pair;
 }
