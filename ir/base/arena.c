@@ -141,8 +141,17 @@ char *arena_printf(Arena *a, const char *fmt, ...)
 
 void *arena_grow(Arena *a, const void *old, size_t used, size_t bytes)
 {
-	void *p = arena_alloc(a, bytes);
+	Block *b = a->cur;
+	const size_t had = (used + 15) & ~(size_t)15, want = (bytes + 15) & ~(size_t)15;
 
+	if (used && (const unsigned char *)old + had == b->mem + b->used && want > had &&
+		want - had <= b->size - b->used) {
+		unsigned char *same = b->mem + b->used - had; /* the last that was taken grows where it is */
+		b->used += want - had;
+		memset(same + used, 0, bytes - used);
+		return same;
+	}
+	void *p = arena_alloc(a, bytes);
 	if (used)
 		memcpy(p, old, used);
 	return p;

@@ -364,20 +364,20 @@ static void begin_and_end(
 	}
 }
 
-/* Microbatches of replica k. */
-static double share(const PlanModel *p, const Trial *t, int stage, int k)
+/* Microbatches of replica k, in turn (plan_in_turn) or in blocks. */
+static double share(const Trial *t, bool in_turn, int stage, int k)
 {
 	const int64_t n = t->replicas[stage];
 
-	if (!p->blocks && plan_in_turn(t->replicas, t->n))
+	if (in_turn)
 		return (double)((t->micro - k + n - 1) / n);
 	return (double)((t->micro * (k + 1) + n - 1) / n - (t->micro * k + n - 1) / n);
 }
 
 /* When the sums of a stage whose devices begin with r are made at least: a device does its sums one after another, a bucket's
  * not before the last backward has made it. *all: seconds of all of them. */
-static double sums_end(
-	const PlanModel *p, Trial *t, const TrialStage *s, int i, int r, double start, const int *stage, double *all)
+static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, bool in_turn, int i, int r, double start,
+	const int *stage, double *all)
 {
 	const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
 	double end = 0;
@@ -391,8 +391,8 @@ static double sums_end(
 		for (int k = 0; k < t->replicas[i]; k++) {
 			const int c = p->class_of[t->device[r + k]];
 			const double left = n && sums->buckets ? 1 - sums->sum[q].join.ready : 0;
-			ready = fmax(
-				ready, start + share(p, t, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
+			ready = fmax(ready,
+				start + share(t, in_turn, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
 		}
 		end = fmax(end, ready) + (n ? sums->sum[q].least : 0);
 		*all += n ? sums->sum[q].least : 0;
@@ -434,7 +434,7 @@ void trial_judge(const PlanModel *p, Trial *t)
 	const int *stage = trial_stage_of(a, p, t);
 	const Flow f = flow_of(a, p, t, stage);
 	const TrialStage *s = flow_stages(a, p, t, stage, &f);
-	const bool parts = schedule_splits(p->played);
+	const bool parts = schedule_splits(p->played), in_turn = !p->blocks && plan_in_turn(t->replicas, t->n);
 	double *start = NEWN(a, double, t->n), *behind = NEWN(a, double, t->n), update = 0, sums;
 	Held *held = NEWN(a, Held, p->c->ndevice);
 
@@ -445,13 +445,13 @@ void trial_judge(const PlanModel *p, Trial *t)
 		const int64_t grains = trial_share(p, t, i);
 		const double need = stage_memory(p, &s[i], grains);
 		const double passing = p->memory_scale * (leaf_memory(p, &s[i], grains) + s[i].tmp);
-		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage, &sums));
+		t->bound = fmax(t->bound, sums_end(p, t, s, in_turn, i, r, start[i], stage, &sums));
 		for (int k = r; k < r + t->replicas[i]; k++) {
 			const double limit = (double)p->c->device[t->device[k]].memory;
 			const double all = held_by(&held[t->device[k]], need, passing);
 			const int c = p->class_of[t->device[k]];
-			busy(&held[t->device[k]], share(p, t, i, k - r) * (s[i].fwd[c] + s[i].bwd[c]), sums, start[i],
-				parts ? 0 : behind[i]); /* a W may be behind the last backward */
+			busy(&held[t->device[k]], share(t, in_turn, i, k - r) * (s[i].fwd[c] + s[i].bwd[c]), sums,
+				start[i], parts ? 0 : behind[i]); /* a W may be behind the last backward */
 			update = fmax(update, s[i].update[c]);
 			if (limit > 0)
 				t->over = fmax(t->over, all / limit);

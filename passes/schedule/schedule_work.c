@@ -15,18 +15,19 @@ typedef struct Chunk {
 	int *idle, head, tail;  /* slots that are free */
 } Chunk;
 
-/* The position of the last computation of every (chunk, microbatch). */
-static bool is_last(const DeviceSchedule *w, int at)
+/* By action: whether it is the last of its stage and microbatch here. seen: by stage and microbatch, what was said of r devices. */
+static void find_last(const Sched *c, const DeviceSchedule *w, int *seen, int r, bool *last)
 {
-	for (int i = at + 1; i < w->n; i++)
-		if (w->act[i].stage == w->act[at].stage && w->act[i].mb == w->act[at].mb)
-			return false;
-	return true;
+	for (int i = w->n - 1; i >= 0; i--) {
+		int *at = &seen[w->act[i].stage * c->s->nmicro + w->act[i].mb];
+		last[i] = *at != r + 1;
+		*at = r + 1;
+	}
 }
 
-static void count_depth(Sched *c, const DeviceSchedule *w, const bool *last)
+static void count_depth(Sched *c, Arena *a, const DeviceSchedule *w, const bool *last)
 {
-	int *live = NEWN(c->a, int, c->s->nstage);
+	int *live = NEWN(a, int, c->s->nstage);
 
 	for (int i = 0; i < w->n; i++) {
 		const int t = w->act[i].stage;
@@ -58,27 +59,27 @@ static void take_entry(Sched *c, int rank, Chunk *k, int entry)
 	push(c, rank, k, ACT_RECV_F, mb);
 }
 
-static void begin_chunk(Sched *c, Chunk *k, int stage)
+static void begin_chunk(Sched *c, Arena *a, Chunk *k, int stage)
 {
 	k->stage = stage;
-	k->slot = NEWN(c->a, int, c->s->nmicro);
-	k->entry = NEWN(c->a, int, c->s->nmicro);
-	k->forward = NEWN(c->a, int, c->s->nmicro);
-	k->idle = NEWN(c->a, int, c->s->nmicro + c->s->inflight[stage]);
+	k->slot = NEWN(a, int, c->s->nmicro);
+	k->entry = NEWN(a, int, c->s->nmicro);
+	k->forward = NEWN(a, int, c->s->nmicro);
+	k->idle = NEWN(a, int, c->s->nmicro + c->s->inflight[stage]);
 	while (k->tail < c->s->inflight[stage]) {
 		k->idle[k->tail] = k->tail;
 		k->tail++;
 	}
 }
 
-static void fill_device(Sched *c, int rank, const DeviceSchedule *w, const bool *last)
+static void fill_device(Sched *c, Arena *a, int rank, const DeviceSchedule *w, const bool *last)
 {
-	Chunk *of = NEWN(c->a, Chunk, c->s->nstage);
+	Chunk *of = NEWN(a, Chunk, c->s->nstage);
 
 	for (int i = 0; i < w->n; i++) {
 		Chunk *k = &of[w->act[i].stage];
 		if (!k->slot)
-			begin_chunk(c, k, w->act[i].stage);
+			begin_chunk(c, a, k, w->act[i].stage);
 		if (w->act[i].kind == ACT_F)
 			k->forward[k->nforward++] = w->act[i].mb;
 	}
@@ -107,18 +108,24 @@ static void fill_device(Sched *c, int rank, const DeviceSchedule *w, const bool 
 
 void sched_from_work(Sched *c, const DeviceSchedule *work)
 {
-	bool **last = NEWN(c->a, bool *, c->s->ndevice);
+	Arena *all = arena_new(), *own = arena_new(); /* own: of the device at hand */
+	bool **last = NEWN(all, bool *, c->s->ndevice);
+	int *seen = NEWN(all, int, c->s->nstage * c->s->nmicro);
 
 	for (int r = 0; r < c->s->ndevice; r++) {
-		last[r] = NEWN(c->a, bool, work[r].n);
-		for (int i = 0; i < work[r].n; i++)
-			last[r][i] = is_last(&work[r], i);
-		count_depth(c, &work[r], last[r]);
+		last[r] = NEWN(all, bool, work[r].n);
+		find_last(c, &work[r], seen, r, last[r]);
+		arena_reset(own);
+		count_depth(c, own, &work[r], last[r]);
 	}
 	for (int t = 0; t < c->s->nstage; t++)
 		if (c->s->inflight[t] < 1)
 			c->s->inflight[t] = 1;
 	sched_entries(c);
-	for (int r = 0; r < c->s->ndevice; r++)
-		fill_device(c, r, &work[r], last[r]);
+	for (int r = 0; r < c->s->ndevice; r++) {
+		arena_reset(own);
+		fill_device(c, own, r, &work[r], last[r]);
+	}
+	arena_free(own);
+	arena_free(all);
 }

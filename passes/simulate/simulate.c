@@ -390,6 +390,7 @@ static void prepare_ranks(Player *p)
 			p->frees[r][i] = stamp[of_mb(p, x->stage, x->mb)] != r + 1;
 			stamp[of_mb(p, x->stage, x->mb)] = r + 1;
 			uses += (x->kind == ACT_F) + p->frees[r][i];
+			p->capspan += x->kind == ACT_F || x->kind == ACT_B || x->kind == ACT_W;
 		}
 	}
 	for (int r = 0; r < 2 * s->ndevice; r++)
@@ -428,6 +429,8 @@ static void prepare_messages(Player *p)
 	const SimModel *m = p->m;
 	const int n = m->nmsg * p->s->nmicro;
 
+	p->capspan += n + m->njoin + 2 * p->s->ndevice; /* more, where there are more, as they come */
+	p->out->span = arena_raw(p->a, (size_t)p->capspan * sizeof *p->out->span);
 	p->state = NEWN(p->a, char, n);
 	p->of_action = NEWN(p->a, int, n);
 	p->next = arena_alloc(p->a, sizeof *p->next * (size_t)(n + 1));

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "ir/base/human.h"
+#include "ir/base/tasks.h"
 #include "passes/planner/profile.h"
 #include "passes/plan/plan_search.h"
 #include "frontend/driver/compile/compile.h"
 #include "profile_auto.h"
 
 enum { DEVICES = 16384 };
+enum { TOGETHER = 2 }; /* degrees that are looked at at a time: at 10,000 devices one holds up to 400 MB */
 
 typedef struct Ask {
 	Arena *a;
@@ -296,6 +298,7 @@ static void compare(const Ask *q, const PlanModel *p)
 
 /* One of them, planned. */
 typedef struct Look {
+	Arena *a; /* of its own: several are looked at at once */
 	int tensor;
 	bool zero;
 	States st;
@@ -326,24 +329,25 @@ static const Trial *search(const Ask *q, Look *x, Diag *d)
 
 static void look(const Ask *q, const Profile *f, Look *x, Diag *d)
 {
-	Profile *part = NEW(q->a, Profile);
+	Profile *part = NEW(x->a, Profile);
 	Ask own = *q;
 
+	own.a = x->a;
 	own.d = d;
 	d->last_text = NULL;
-	profile_share(q->a, f, x->tensor, (int)q->sums, q->sequence, q->within, q->latency, part);
-	if (!states_build(q->a, part, true, 8192, &x->st, d))
+	profile_share(own.a, f, x->tensor, (int)q->sums, q->sequence, q->within, q->latency, part);
+	if (!states_build(own.a, part, true, 8192, &x->st, d))
 		return;
-	x->p = plan_model_of(q->a, &x->st, cluster_of(q, x->tensor));
+	x->p = plan_model_of(own.a, &x->st, cluster_of(&own, x->tensor));
 	x->p->state = q->state;
 	x->p->zero = x->zero;
 	x->schedule = x->p->schedule = x->p->played = q->schedule;
 	x->p->global = q->microbatches > 0 ? (int64_t)q->microbatches : 4 * (int64_t)(q->each * q->machines);
-	search_start(&x->s, q->a, x->p);
+	search_start(&x->s, own.a, x->p);
 	x->s.no_exhaustive = q->local;
 	x->least = plan_least(x->p, x->p->global);
 	x->best = q->evaluate ? evaluate(&own, &x->s, x->p) : search(&own, x, d);
-	x->refused = x->best ? NULL : d->last_text ? arena_str(q->a, d->last_text) : "no plan is found";
+	x->refused = x->best ? NULL : d->last_text ? arena_str(own.a, d->last_text) : "no plan is found";
 }
 
 /* Is x, which was looked at later, to be taken in the place of y? A larger degree, or state in parts, must gain a thousandth. */
@@ -359,25 +363,48 @@ static bool better(const Look *x, const Look *y)
 	return x->best && (!y->best || x->best->over < worth * y->best->over);
 }
 
-/* All that is open, looked at; the best. */
-static int look_all(const Ask *q, const Profile *f, Look **all, int *n)
+typedef struct Looks {
+	const Ask *q;
+	const Profile *f;
+	Look *of;
+	int n;
+} Looks;
+
+static void look_at(void *looks, int i)
 {
-	Diag silent = { .out = stderr, .errors = 1, .scratch = q->d->scratch };
+	const Looks *all = looks;
+	Look *x = &all->of[i];
+	Diag silent = { .out = stderr, .errors = 1, .scratch = x->a };
+
+	look(all->q, all->f, x, &silent);
+}
+
+/* All that is open, looked at; the best. */
+static int look_all(const Ask *q, const Profile *f, Looks *all)
+{
 	int cap = 0, best = 0;
 
-	*n = 0;
+	*all = (Looks){ .q = q, .f = f };
 	for (int t = 1; t <= (int)q->each; t++)
 		for (int z = 0; z < 2; z++)
 			if ((q->tensor < 1 ? (int)q->each % t == 0 : t == (int)q->tensor) &&
 				(q->zero < 0 || z == (int)q->zero))
-				PUSH(q->a, *all, *n, cap) = (Look){ .tensor = t, .zero = z };
-	for (int i = 0; i < *n; i++) {
-		look(q, f, &(*all)[i], *n > 1 ? &silent : q->d);
-		best = better(&(*all)[i], &(*all)[best]) ? i : best;
-	}
-	if (!(*all)[best].best && *n > 1)
-		look(q, f, &(*all)[best], q->d); /* which says why */
+				PUSH(q->a, all->of, all->n, cap) = (Look){ .a = arena_new(), .tensor = t, .zero = z };
+	if (all->n > 1)
+		tasks_run(all->n, TOGETHER, look_at, all);
+	else
+		look(q, f, all->of, q->d);
+	for (int i = 1; i < all->n; i++)
+		best = better(&all->of[i], &all->of[best]) ? i : best;
+	if (!all->of[best].best && all->n > 1)
+		look(q, f, &all->of[best], q->d); /* which says why */
 	return best;
+}
+
+static void forget(Looks *all)
+{
+	for (int i = 0; i < all->n; i++)
+		arena_free(all->of[i].a);
 }
 
 /* Share of all devices' time that is the profile's own work, sums among those that share a layer not counted. */
@@ -390,8 +417,11 @@ static double useful(const Ask *q, const Profile *f, const Look *x)
 	return each * (double)x->p->global / (x->best->step * q->each * q->machines);
 }
 
-static void print_looks(const Ask *q, const Profile *f, const Look *all, int n, int taken)
+static void print_looks(const Looks *looks, int taken)
 {
+	const Ask *q = looks->q;
+	const Look *all = looks->of;
+	const int n = looks->n;
 	double least = INFINITY;
 
 	printf(q->json ? ", \"meshes\": [" : "");
@@ -403,8 +433,8 @@ static void print_looks(const Ask *q, const Profile *f, const Look *all, int n, 
 				i == taken ? "true" : "false");
 			printf(x->best ? "\"step_s\": %.17g, \"over\": %.6g, \"useful\": %.6g, \"least_s\": %.17g}"
 				       : "\"refused\": true}",
-				x->best ? x->best->step : 0, x->best ? x->best->over : 0, x->best ? useful(q, f, x) : 0,
-				x->least);
+				x->best ? x->best->step : 0, x->best ? x->best->over : 0,
+				x->best ? useful(q, looks->f, x) : 0, x->least);
 			continue;
 		}
 		printf("  tensor %d%s  ", x->tensor, x->zero ? ", zero 1" : all[n - 1].zero ? "        " : "");
@@ -412,7 +442,7 @@ static void print_looks(const Ask *q, const Profile *f, const Look *all, int n, 
 			printf("refused: %s\n", x->refused);
 		else
 			printf("step %s  %.1f %% work  peak %s  %s%s%s%s%s\n", time_text(q->a, x->best->step),
-				100 * useful(q, f, x), str_bytes(q->a, (int64_t)x->best->peak),
+				100 * useful(q, looks->f, x), str_bytes(q->a, (int64_t)x->best->peak),
 				q->choose ? schedule_str(q->a, x->schedule) : "", q->choose ? " " : "",
 				trial_str(q->a, x->best), x->best->over > 1 ? "  does not fit into memory" : "",
 				i == taken ? "  taken" : "");
@@ -431,16 +461,16 @@ static bool fits(const Ask *q, const Profile *f, int copies)
 	Ask own = *q;
 	Diag silent = { .out = stderr, .errors = 1, .scratch = q->d->scratch };
 	Profile deep;
-	Look *all = NULL;
-	int n;
+	Looks all = { 0 };
 
 	own.a = arena_new();
 	own.d = &silent;
 	bool ok = profile_repeat(own.a, f, q->largest, copies, &deep, &silent);
 	if (ok) {
-		const int taken = look_all(&own, &deep, &all, &n);
-		ok = all[taken].best && all[taken].best->over <= 1;
+		const int taken = look_all(&own, &deep, &all);
+		ok = all.of[taken].best && all.of[taken].best->over <= 1;
 	}
+	forget(&all);
 	arena_free(own.a);
 	return ok;
 }
@@ -519,11 +549,27 @@ static void print_head(const Ask *q, const Profile *f, const Look *x)
 	printf(q->json ? "" : "\n");
 }
 
+/* What was found, and beside it what was asked for. */
+static int say(Ask *q, const Looks *all, int taken)
+{
+	const Look *x = &all->of[taken];
+
+	if (!x->best)
+		return x->p ? EXIT_NO_PLAN : EXIT_INPUT;
+	print_head(q, all->f, x);
+	print_plan(q, q->evaluate ? "evaluate" : "auto", x->best, q->choose ? &x->schedule : NULL, true);
+	if (all->n > 1)
+		print_looks(all, taken);
+	x->p->schedule = x->p->played = q->schedule;
+	compare(q, x->p);
+	printf(q->json ? "}\n" : "");
+	return x->best->over > 1 ? EXIT_NO_PLAN : 0;
+}
+
 static int run(Ask *q)
 {
 	Profile f;
-	Look *all = NULL;
-	int n;
+	Looks all;
 
 	if (!profile_read(q->a, q->file, &f, q->d) || (q->without && !profile_without(q->a, &f, q->without, q->d)))
 		return EXIT_INPUT;
@@ -532,18 +578,10 @@ static int run(Ask *q)
 	profile_trim(q->a, &f);
 	if (q->largest && !deepen(q, &f))
 		return q->d->last_code == 465 ? EXIT_NO_PLAN : EXIT_INPUT;
-	const int taken = look_all(q, &f, &all, &n);
-	const Look *x = &all[taken];
-	if (!x->best)
-		return x->p ? EXIT_NO_PLAN : EXIT_INPUT;
-	print_head(q, &f, x);
-	print_plan(q, q->evaluate ? "evaluate" : "auto", x->best, q->choose ? &x->schedule : NULL, true);
-	if (n > 1)
-		print_looks(q, &f, all, n, taken);
-	x->p->schedule = x->p->played = q->schedule;
-	compare(q, x->p);
-	printf(q->json ? "}\n" : "");
-	return x->best->over > 1 ? EXIT_NO_PLAN : 0;
+	const int taken = look_all(q, &f, &all);
+	const int status = say(q, &all, taken);
+	forget(&all);
+	return status;
 }
 
 int plan_auto_main(int argc, char **argv)
