@@ -40,7 +40,7 @@ typedef enum ScheduleFlight {
 	FLIGHT_NOAM,   /* ceil((R_s + R_s+1 + ...) / R_s), PipeDream's */
 	FLIGHT_WARMUP, /* K_s of DAPPLE's policies; falls to what memory holds */
 	FLIGHT_ALL,    /* m */
-	FLIGHT_PLAYED, /* m at most: what is played decides */
+	FLIGHT_PLAYED, /* n - s, or what memory holds, m at most: what is played decides */
 	FLIGHT_STAGES, /* n */
 	FLIGHT_LATER,  /* n - s */
 	FLIGHT_GROUPS, /* interleaved groups of microbatches */

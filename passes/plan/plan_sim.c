@@ -90,6 +90,7 @@ static const ScheduleTimes *times_of(Arena *a, const PlanModel *p, const Trial *
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
 		const int c = p->class_of[t->device[r]];
 		schedule_time_stage(x, i, s[i].fwd[c], s[i].bwd[c]);
+		x->most[i] = schedule_row(p->played)->flight == FLIGHT_PLAYED ? (int)s[i].inflight : 0;
 		if (i + 1 < t->n)
 			schedule_time_message(x, i, p->st->s[t->end[i]].cut, &t->device[r],
 				&t->device[r + t->replicas[i]], t->replicas[i]);

@@ -257,6 +257,69 @@ static void send_parts(const PlanModel *p, const Trial *t, TrialStage *s, int i,
 	}
 }
 
+/* What lies in memory while buckets are summed or gathered (passes/comm/zero.c: zero_bucket): the largest tensor and a bucket beside it,
+ * or two buckets. */
+static double bucket_memory(const PlanModel *p, const TrialStage *s)
+{
+	const double bucket = zero_bucket(p->train, s->trained);
+
+	return fmin(s->trained, fmax(s->grads, bucket) + bucket);
+}
+
+/* Gradients of a microbatch before they are added to those of the step. */
+static double leaf_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
+{
+	return s->sums > 1 ? bucket_memory(p, s) : grains > 1 ? s->leaf + s->small : 0;
+}
+
+/* With --zero 3 a device has its part, and what it gathers; where gradients are summed in parts, in the same memory as those (leaf_memory). */
+static double weight_memory(const PlanModel *p, const TrialStage *s)
+{
+	if (s->gathered <= 1)
+		return s->weights;
+	return s->weights - s->trained + s->trained / s->gathered + (s->sums > 1 ? 0 : bucket_memory(p, s));
+}
+
+double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
+{
+	/* those of so many steps are under way, or are made */
+	const double sums = schedule_row(p->schedule)->flow & FLOW_BESIDE ? p->schedule.n : 1;
+	const double leaf = leaf_memory(p, s, grains), all = s->inflight * s->slot + s->tmp;
+	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
+
+	return p->memory_scale *
+	       (weight_memory(p, s) + sums / s->sums * (s->trained - s->once) + p->state / s->parts * s->trained +
+		       s->rows + (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
+}
+
+/* Orders that are played hold what there is room for: the stages of a device share what is left beside everything else. */
+static void fill_room(Arena *a, const PlanModel *p, const Trial *t, TrialStage *s)
+{
+	int *first = NEWN(a, int, t->n), *stage = NEWN(a, int, t->n), *most = NEWN(a, int, t->n);
+	double *each = NEWN(a, double, t->n);
+
+	for (int i = 1; i < t->n; i++)
+		first[i] = first[i - 1] + t->replicas[i - 1];
+	for (int i = 0; i < t->n; i++) {
+		double room = limit_of(p, t, i, first[i]), passing = 0;
+		int n = 0;
+		for (int k = i; k < t->n && !most[i]; k++) {
+			const int64_t grains = trial_share(p, t, k);
+			const double brief = p->memory_scale * (leaf_memory(p, &s[k], grains) + s[k].tmp);
+			if (t->device[first[k]] != t->device[first[i]])
+				continue;
+			s[k].inflight = 0;
+			room -= stage_memory(p, &s[k], grains) - fmin(brief, passing);
+			passing = fmax(passing, brief);
+			each[n] = p->memory_scale * s[k].slot;
+			stage[n++] = k;
+		}
+		schedule_fill_room(t->n, n, stage, each, room, (int)trial_share(p, t, i), most);
+	}
+	for (int i = 0; i < t->n; i++)
+		s[i].inflight = most[i];
+}
+
 TrialStage *flow_stages(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
 {
 	TrialStage *s = NEWN(a, TrialStage, t->n);
@@ -295,6 +358,8 @@ TrialStage *flow_stages(Arena *a, const PlanModel *p, const Trial *t, const int 
 			stage_memory(p, &s[i], grains) > limit)
 			s[i].inflight--; /* K_i falls to what fits */
 	}
+	if (schedule_row(p->schedule)->flight == FLIGHT_PLAYED)
+		fill_room(a, p, t, s);
 	return s;
 }
 
@@ -304,41 +369,6 @@ TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
 	const Flow f = flow_of(a, p, t, stage);
 
 	return flow_stages(a, p, t, stage, &f);
-}
-
-/* What lies in memory while buckets are summed or gathered (passes/comm/zero.c: zero_bucket): the largest tensor and a bucket beside it,
- * or two buckets. */
-static double bucket_memory(const PlanModel *p, const TrialStage *s)
-{
-	const double bucket = zero_bucket(p->train, s->trained);
-
-	return fmin(s->trained, fmax(s->grads, bucket) + bucket);
-}
-
-/* Gradients of a microbatch before they are added to those of the step. */
-static double leaf_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
-{
-	return s->sums > 1 ? bucket_memory(p, s) : grains > 1 ? s->leaf + s->small : 0;
-}
-
-/* With --zero 3 a device has its part, and what it gathers; where gradients are summed in parts, in the same memory as those (leaf_memory). */
-static double weight_memory(const PlanModel *p, const TrialStage *s)
-{
-	if (s->gathered <= 1)
-		return s->weights;
-	return s->weights - s->trained + s->trained / s->gathered + (s->sums > 1 ? 0 : bucket_memory(p, s));
-}
-
-double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
-{
-	/* those of so many steps are under way, or are made */
-	const double sums = schedule_row(p->schedule)->flow & FLOW_BESIDE ? p->schedule.n : 1;
-	const double leaf = leaf_memory(p, s, grains), all = s->inflight * s->slot + s->tmp;
-	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
-
-	return p->memory_scale *
-	       (weight_memory(p, s) + sums / s->sums * (s->trained - s->once) + p->state / s->parts * s->trained +
-		       s->rows + (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
 }
 
 /* ---- bounds ---- */

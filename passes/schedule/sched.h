@@ -9,6 +9,7 @@ typedef struct ScheduleTimes {
 	const Cluster *cluster;
 	double *forward, *backward, *weights; /* of a replica's microbatch: F, B, W */
 	double *message;                      /* from a stage to the next, and back */
+	int *most;                            /* by stage: how many microbatches its devices have room for; 0: all */
 } ScheduleTimes;
 
 typedef struct Sched {
@@ -35,8 +36,13 @@ typedef struct Sched {
 ScheduleTimes *schedule_times(Arena *a, const Cluster *c, int nstage);
 void schedule_time_stage(ScheduleTimes *t, int stage, double fwd, double bwd);
 void schedule_time_message(ScheduleTimes *t, int stage, double bytes, const int *from, const int *to, int replicas);
+/* Stages that share a device: most[stage[i]] is how many microbatches stage[i] may hold, each of each[i] bytes, so that all of them take
+ * at most `room` together: as many times n - s as fit, what ZBV's order holds of stage s of n; at least 1, at most grains. */
+void schedule_fill_room(int nstage, int n, const int *stage, const double *each, double room, int grains, int *most);
 /* What the module's plan expects of it; NULL: it has none. */
-const ScheduleTimes *schedule_times_of(Arena *a, const Module *m, const PassCx *cx);
+ScheduleTimes *schedule_times_of(Arena *a, const Module *m, const PassCx *cx);
+/* Fills most, of a module whose schedule is made: by the memory plan where a device has too little for that; false: all have enough. */
+bool schedule_times_room(ScheduleTimes *t, Module *m, PassCx *cx);
 
 /* Whether a stage sends or receives in that direction; true for what is no message. */
 bool sched_exchanges(const Sched *c, int stage, ActKind k);

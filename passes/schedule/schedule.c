@@ -204,6 +204,18 @@ static bool choose_policy(Sched *c, Module *m, PassCx *cx, bool limited)
 	return true;
 }
 
+/* An order that is played anew, with what memory holds. */
+static bool make_fit(Sched *c, ScheduleTimes *times, Module *m, PassCx *cx)
+{
+	bool known = false;
+
+	for (int t = 0; t < m->nstage && times && schedule_row(c->spec)->flight == FLIGHT_PLAYED; t++)
+		known |= memory_of(m->stage[t], cx->cluster) > 0;
+	if (!known)
+		return true;
+	return pass_library(m, cx) && (!schedule_times_room(times, m, cx) || make_for(c, m, cx));
+}
+
 /* Takes a receive from the stages of each device that has no memory for it. False: nothing had to be taken. */
 static bool fewer_ahead(Module *m, PassCx *cx, int *ahead)
 {
@@ -255,13 +267,14 @@ VersionRule schedule_rule(const Training *t)
 
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
+	ScheduleTimes *times = schedule_times_of(m->arena, m, cx);
 	Sched c = { .a = m->arena,
 		.spec = schedule_asked(m, cx),
 		.grains = (int)m->grains,
 		.blocks = cx->train && cx->train->loop.reproducible,
 		.rule = schedule_rule(cx->train),
 		.late = cx->train ? (int)cx->train->plan.pipe_sgd : 0,
-		.times = schedule_times_of(m->arena, m, cx) };
+		.times = times };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 
 	if (!m->nstage)
@@ -275,6 +288,8 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 		ahead[t] = limited ? RECEIVE_AHEAD : 0;
 	c.ahead = ahead;
 	if (!(c.spec.kind == SCHEDULE_DAPPLE ? choose_policy(&c, m, cx, limited) : make_for(&c, m, cx)))
+		return false;
+	if (limited && !make_fit(&c, times, m, cx))
 		return false;
 	if (limited && !make_room(&c, m, cx, ahead))
 		return false;

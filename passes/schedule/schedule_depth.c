@@ -74,9 +74,9 @@ int schedule_depth(ScheduleSpec s, const int *replicas, int nstage, int stage, i
 	switch (schedule_row(s)->flight) {
 	case FLIGHT_NOAM: most = noam(replicas, nstage, stage); break;
 	case FLIGHT_WARMUP: most = dapple_depth(s.n ? (char)s.n : 'A', stage, nstage, grains); break;
-	case FLIGHT_ALL:
-	case FLIGHT_PLAYED: most = grains; break;
+	case FLIGHT_ALL: most = grains; break;
 	case FLIGHT_STAGES: most = nstage; break;
+	case FLIGHT_PLAYED: /* where nothing is said of room */
 	case FLIGHT_LATER: most = nstage - stage; break;
 	case FLIGHT_GROUPS: most = interleaved(v, nstage, stage, grains); break;
 	case FLIGHT_ONE: most = 1; break;

@@ -4,8 +4,11 @@
  * With the seconds that forwards, both parts of backwards and messages are expected to take, a device that is free begins the
  * first of these that it can: a backward, of its second stage or of its first; a forward, of its second stage or of its first;
  * gradients of weights, of the stage first that takes longer over them, so that their sums over replicas go on beside the others.
- * So the pipeline fills as early as messages allow, W fills what would be idle, and what is left of W ends the step. Memory is
- * not asked: a device may hold all microbatches. Messages of a device go one after the other.
+ * So the pipeline fills as early as messages allow, W fills what would be idle, and what is left of W ends the step. Messages of a
+ * device go one after the other.
+ *
+ * A stage that holds as many microbatches as there is room for begins no forward; its W, which lets go of one, comes before
+ * forwards, or before backwards too: both ways are played where that is ever so, and the one that ends sooner is kept.
  *
  * What was played ends, and so does every run of these lists: in each an action stands behind those that it waits for. */
 #include <math.h>
@@ -33,6 +36,9 @@ typedef struct Play {
 	int stages, groups, micro;
 	Event *heap;
 	int n, cap;
+	bool weights_first; /* of a full stage: before backwards too */
+	bool filled;        /* some stage was full when it could have begun a forward */
+	double end;
 } Play;
 
 static bool earlier(const Event *x, const Event *y) { return x->at != y->at ? x->at < y->at : x->group < y->group; }
@@ -103,6 +109,23 @@ static void pass_on(Play *p, int group, ActKind kind, int chunk, double end)
 		give(p, group, stage - 1, ACT_B, end);
 }
 
+static int most(const Play *p, int group, int chunk)
+{
+	const int n = p->times ? p->times->most[stage_of(p, group, chunk)] : 0;
+
+	return n && n < p->micro ? n : p->micro;
+}
+
+/* Of a device that has not room for all. The oldest microbatch under way finds room in every stage: those that were there before it are
+ * through, or at W. So what is played ends. */
+static bool full(const Play *p, int group, int chunk)
+{
+	const Group *g = &p->group[group];
+
+	return (most(p, group, 0) < p->micro || most(p, group, 1) < p->micro) &&
+	       g->n[ACT_F][chunk] - g->n[ACT_W][chunk] >= most(p, group, chunk);
+}
+
 static bool can(const Group *g, ActKind kind, int chunk, double now)
 {
 	const int i = g->n[kind][chunk];
@@ -112,32 +135,54 @@ static bool can(const Group *g, ActKind kind, int chunk, double now)
 	return i < g->ncome[kind][chunk] && g->come[kind][chunk][i] <= now;
 }
 
+static void start(Play *p, int group, ActKind kind, int chunk, double now)
+{
+	Group *g = &p->group[group];
+
+	PUSH(p->a, g->done.act, g->done.n, g->done.cap) =
+		(Action){ .kind = kind, .stage = chunk, .mb = g->n[kind][chunk]++ };
+	g->free = now + seconds(p, group, kind, chunk);
+	p->end = fmax(p->end, g->free);
+	pass_on(p, group, kind, chunk, g->free);
+	wake(p, group, g->free);
+}
+
 /* Begins the first action that can be begun at `now`. */
 static void begin(Play *p, int group, double now)
 {
-	Group *g = &p->group[group];
-	const int more = seconds(p, group, ACT_W, 0) > seconds(p, group, ACT_W, 1) ? 0 : 1;
-	const struct {
+	static const struct {
 		ActKind kind;
 		int chunk;
-	} row[] = { { ACT_B, 1 }, { ACT_B, 0 }, { ACT_F, 1 }, { ACT_F, 0 }, { ACT_W, more }, { ACT_W, !more } };
+	} row[2][6] = {
+		{ { ACT_B, 1 }, { ACT_B, 0 }, { ACT_W, 1 }, { ACT_W, 0 }, { ACT_F, 1 }, { ACT_F, 0 } },
+		{ { ACT_W, 1 }, { ACT_W, 0 }, { ACT_B, 1 }, { ACT_B, 0 }, { ACT_F, 1 }, { ACT_F, 0 } },
+	}; /* W: of a full stage */
+	const Group *g = &p->group[group];
 
-	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-		const ActKind kind = row[i].kind;
-		const int chunk = row[i].chunk;
-		if (!can(g, kind, chunk, now))
+	for (int i = 0; i < 6; i++) {
+		const ActKind kind = row[p->weights_first][i].kind;
+		const int chunk = row[p->weights_first][i].chunk;
+		const bool is_full = full(p, group, chunk);
+		if (!can(g, kind, chunk, now) || (kind == ACT_W && !is_full))
 			continue;
-		PUSH(p->a, g->done.act, g->done.n, g->done.cap) =
-			(Action){ .kind = kind, .stage = chunk, .mb = g->n[kind][chunk]++ };
-		g->free = now + seconds(p, group, kind, chunk);
-		pass_on(p, group, kind, chunk, g->free);
-		wake(p, group, g->free);
-		return;
+		if (kind != ACT_F || !is_full) {
+			start(p, group, kind, chunk, now);
+			return;
+		}
+		p->filled = true;
+	}
+	const int more = seconds(p, group, ACT_W, 0) > seconds(p, group, ACT_W, 1) ? 0 : 1;
+	for (int i = 0; i < 2; i++) {
+		if (can(g, ACT_W, i ? !more : more, now)) {
+			start(p, group, ACT_W, i ? !more : more, now);
+			return;
+		}
 	}
 }
 
 static void play(Play *p)
 {
+	p->group = NEWN(p->a, Group, p->groups);
 	for (int g = 0; g < p->groups; g++) {
 		for (int kind = ACT_F; kind <= ACT_B; kind++)
 			for (int c = 0; c < CHUNKS; c++)
@@ -163,8 +208,12 @@ bool schedule_timed(Sched *c, Diag *d)
 	p.groups = p.stages / schedule_chunks_of(c->spec, p.stages);
 	for (int r = 0; r < c->s->ndevice; r++)
 		p.micro = c->ngrain[r] > p.micro ? c->ngrain[r] : p.micro;
-	p.group = NEWN(a, Group, p.groups);
+	Play late = p;
 	play(&p);
+	late.weights_first = true;
+	if (p.filled)
+		play(&late);
+	p = p.filled && late.end < p.end ? late : p;
 	for (int r = 0; r < c->s->ndevice; r++) {
 		const DeviceSchedule *done = &p.group[c->stage[r]].done;
 		for (int i = 0; i < done->n; i++) {

@@ -3,6 +3,7 @@
  *     GPipe, flushed after every S (the memory of 1F1B)   M/S (3S + 3(S-1))       1F1B   3M + 3(S-1)
  *     ZB-H1   3M + (S-1)      ZBV   6M + (S-1), of two chunks per device           interleaved   3VM + 3(S-1), of V chunks
  *     breadth-first   3VM + 3(S-1), with VM microbatches' worth in flight */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -233,8 +234,9 @@ static void test_unequal(void **state)
 		}
 }
 
-/* `light` and `heavy` for each part of a stage of the first and of the second half, messages of `message`. */
-static double timed(const char *name, int devices, int micro, double light, double heavy, double message)
+/* `light` and `heavy` for each part of a stage of the first and of the second half, messages of `message`; room for `most` times what ZBV
+ * holds, 0: for all. */
+static double timed(const char *name, int devices, int micro, double light, double heavy, double message, double most)
 {
 	const int n = 2 * devices;
 	Case c;
@@ -247,8 +249,11 @@ static double timed(const char *name, int devices, int micro, double light, doub
 		one[s] = 1;
 		schedule_time_stage(t, s, s < devices ? light : heavy, 2 * (s < devices ? light : heavy));
 		t->message[s] = message;
+		t->most[s] = most > 0 ? (int)fmax(1, most * (n - s)) : 0;
 	}
 	run_timed(&c, name, n, one, micro, t);
+	for (int s = 0; s < n && most > 0; s++)
+		assert_true(c.s->inflight[s] <= t->most[s]);
 	const double step = c.sim.step;
 	arena_free(c.a);
 	arena_free(a);
@@ -263,9 +268,10 @@ static void test_timed(void **state)
 	for (int s = 2; s <= 6; s++)
 		for (int m = 2 * s; m <= 4 * s; m += s) {
 			const double work = 9 * m, start = (s - 1) * 2.0;
-			assert_float_equal(timed("zbv-timed", s, m, 1, 1, 0), 6 * m + s - 1, 1e-9);
-			assert_float_equal(timed("zbv", s, m, 1, 1, 0), 6 * m + s - 1, 1e-9);
-			const double played = timed("zbv-timed", s, m, 1, 2, 1), order = timed("zbv", s, m, 1, 2, 1);
+			assert_float_equal(timed("zbv-timed", s, m, 1, 1, 0, 0), 6 * m + s - 1, 1e-9);
+			assert_float_equal(timed("zbv", s, m, 1, 1, 0, 0), 6 * m + s - 1, 1e-9);
+			const double played = timed("zbv-timed", s, m, 1, 2, 1, 0);
+			const double order = timed("zbv", s, m, 1, 2, 1, 0);
 			printf("%d devices, %d microbatches: zbv-timed %g, zbv %g, at least %g\n", s, m, played, order,
 				work + start);
 			assert_true(played >= work + start - 1e-9 && played < 1.05 * (work + start) &&
@@ -273,10 +279,79 @@ static void test_timed(void **state)
 		}
 }
 
+/* With the room that ZBV has, equal stages and no messages take what ZBV takes, or little more; unlike ones less. More room is never
+ * much worse, and with room for one microbatch everything ends still. */
+static void test_room(void **state)
+{
+	static const double room[] = { 0.01, 0.5, 1, 1.5, 2, 4 };
+	double all = 0;
+
+	(void)state;
+	for (int s = 2; s <= 6; s++)
+		for (int m = 2 * s; m <= 4 * s; m += s) {
+			double before = INFINITY;
+			assert_true(timed("zbv-timed", s, m, 1, 1, 0, 1) <= 1.1 * (6 * m + s - 1));
+			printf("%d devices, %d microbatches, unlike stages: zbv %g; zbv-timed", s, m,
+				timed("zbv", s, m, 1, 2, 1, 0));
+			for (int i = 0; i < 6; i++) {
+				const double step = timed("zbv-timed", s, m, 1, 2, 1, room[i]);
+				printf(", %g times the room %g", room[i], step);
+				assert_true(step <= 1.02 * before);
+				assert_true(room[i] < 1 || step <= 1.05 * timed("zbv", s, m, 1, 2, 1, 0));
+				assert_true(room[i] < 1.5 || step < 0.98 * timed("zbv", s, m, 1, 2, 1, 0));
+				before = fmin(before, step);
+				all += step;
+			}
+			assert_float_equal(before, timed("zbv-timed", s, m, 1, 2, 1, 0), 0.05 * before);
+			printf("\n");
+		}
+	/* of the two ways to play the shorter: 18306; one alone is 18328 or 18734 */
+	assert_true(all > 18290 && all < 18320);
+}
+
+/* Against all depths that are a multiple of n - s: what is given fits, and the next multiple does not. */
+static void test_fill(void **state)
+{
+	enum { N = 6, GRAINS = 9 };
+	unsigned seed = 1;
+
+	(void)state;
+	for (int i = 0; i < 3000; i++) {
+		int stage[N], most[N] = { 0 }, n = 0, best[N] = { 0 };
+		double each[N], room = 0, most_x = -1;
+		for (int s = 0; s < N; s++) {
+			seed = seed * 1103515245u + 12345u;
+			if (seed >> 16 & 1) {
+				each[n] = 1 + (seed >> 17) % 7;
+				room += each[n] * ((seed >> 20) % (GRAINS + 2));
+				stage[n++] = s;
+			}
+		}
+		schedule_fill_room(N, n, stage, each, room, GRAINS, most);
+		for (int s = 0; s < N; s++)
+			for (int k = 0; k <= GRAINS; k++) { /* x at which the depth of a stage changes */
+				const double x = (double)k / (N - s) + 1e-9;
+				double all = 0;
+				int depth[N];
+				for (int q = 0; q < n; q++) {
+					depth[q] = (int)fmin(GRAINS, fmax(1, floor(x * (N - stage[q]))));
+					all += depth[q] * each[q];
+				}
+				if (all <= room && x > most_x) {
+					most_x = x;
+					memcpy(best, depth, sizeof best);
+				}
+			}
+		for (int q = 0; q < n; q++)
+			assert_int_equal(most[stage[q]], most_x < 0 ? 1 : best[q]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_pictures), cmocka_unit_test(test_formulas),
-		cmocka_unit_test(test_small), cmocka_unit_test(test_unequal), cmocka_unit_test(test_timed) };
+		cmocka_unit_test(test_small), cmocka_unit_test(test_unequal), cmocka_unit_test(test_timed),
+		cmocka_unit_test(test_room), cmocka_unit_test(test_fill) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

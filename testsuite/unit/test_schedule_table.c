@@ -16,12 +16,21 @@ enum { MOST = 12, PARAMETERS = 3 };
 /* NULL: this schedule is none of such sizes. */
 static Schedule *make(Arena *a, ScheduleSpec spec, int n, const int *replicas, int micro)
 {
+	static const Cluster none = { 0 };
 	StageEdge *edge = NEWN(a, StageEdge, n);
+	ScheduleTimes *times = schedule_times(a, &none, n);
 	Diag d = { .out = stderr, .errors = 1, .scratch = a }; /* beyond the limit of 0: nothing is printed */
 
 	for (int t = 0; t < n; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
-	Schedule *s = schedule_make(a, spec, n, replicas, micro, false, edge, n - 1, NULL, &d);
+	for (int t = 0; t < n && schedule_row(spec)->flight == FLIGHT_PLAYED;
+		t++) { /* the least room that planners count with */
+		schedule_time_stage(times, t, 1, 2);
+		times->message[t] = 0.5;
+		times->most[t] = schedule_depth(spec, replicas, n, t, (micro + replicas[t] - 1) / replicas[t]);
+	}
+	Schedule *s = schedule_make(a, spec, n, replicas, micro, false, edge, n - 1,
+		schedule_row(spec)->flight == FLIGHT_PLAYED ? times : NULL, &d);
 	if (s && !schedule_verify(s, edge, n - 1, &d))
 		fail_msg("%s, %d stages, %d microbatches: not proved", s->name, n, micro);
 	return s;

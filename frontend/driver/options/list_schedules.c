@@ -34,7 +34,7 @@ static const char *flight_of(const ScheduleRow *r)
 	static const char *const word[] = { [FLIGHT_NOAM] = "NOAM",
 		[FLIGHT_WARMUP] = "K_i",
 		[FLIGHT_ALL] = "all",
-		[FLIGHT_PLAYED] = "all",
+		[FLIGHT_PLAYED] = "what fits",
 		[FLIGHT_STAGES] = "S",
 		[FLIGHT_LATER] = "S - s",
 		[FLIGHT_GROUPS] = "groups",
