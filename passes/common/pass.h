@@ -10,6 +10,11 @@
 #include "ir/op.h"
 #include "ir/schedule.h"
 
+/* What estimates of a schedule are multiplied with, since what was made of a plan came to more; 0: 1. */
+typedef struct Corrected {
+	double memory, time;
+} Corrected;
+
 typedef struct PassCx {
 	Arena *scratch; /* reset after every pass */
 	Diag *d;
@@ -20,6 +25,7 @@ typedef struct PassCx {
 	const struct Profile *profile; /* measured times (ir/text/profile.h); NULL: all are estimated */
 	int *measured, *estimated;     /* nodes by where their time comes from; NULL: nobody asks */
 	double memory_scale;           /* of the planner's estimates of memory; 0: 1 */
+	const Corrected *corrected;    /* by ScheduleKind, of what --schedule auto tries; NULL: nothing is */
 	bool quick;                    /* partition takes a first look: whether a setting is worth more */
 	const Module *
 		rebatched; /* the model as it is read at another batch, for losses of its own (train); NULL: not looked at */

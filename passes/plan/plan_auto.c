@@ -7,99 +7,90 @@
 #include "passes/schedule/sched.h"
 #include "passes/schedule/placement.h"
 
-/* Bytes of the fullest device beside its limit, with the depths of the schedule. */
-static double fullness(const PlanModel *p, const Trial *t, const SimModel *x)
-{
-	Arena *a = arena_new();
-	TrialStage *s = trial_stages(a, p, t);
-	double *need = NEWN(a, double, x->s->ndevice), most = 0;
-
-	for (int i = 0; i < t->n; i++) {
-		s[i].inflight = x->s->inflight[i];
-		for (int r = 0; r < t->replicas[i]; r++)
-			need[x->s->device[i][r]] += stage_memory(p, &s[i], trial_share(p, t, i));
-	}
-	for (int r = 0; r < x->s->ndevice; r++) {
-		const double limit = (double)p->c->device[x->device[r]].memory;
-		most = limit > 0 ? fmax(most, need[r] / limit) : most;
-	}
-	arena_free(a);
-	return most;
-}
-
-/* Seconds per microbatch of the plan under that schedule; INFINITY where there is none, or no room for it. */
-static double played(PlanModel *p, const Trial *t, double *step)
-{
-	Arena *a = arena_new();
-	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
-	Sim sim;
-
-	const SimModel *x = trial_sim(a, p, t);
-	*step = INFINITY;
-	if (x->s->kind == p->schedule.kind && fullness(p, t, x) <= 1 && simulate(a, x, &sim, &silent))
-		*step = sim.step;
-	arena_free(a);
-	return *step / (double)t->micro;
-}
+/* What a schedule comes to: seconds per microbatch; INFINITY where there is no plan, or no room for it. */
+typedef struct Come {
+	const Trial *t;
+	double score;
+} Come;
 
 typedef struct Choice {
 	PlanSearch *s;
 	PlanModel *p;
-	const Trial *base, *best;
+	const Trial *base;
 	bool asked;
-	double least;
+	Come best;
+	double scale; /* of memory, whatever the schedule */
 	Buf *explain;
 	ScheduleSpec chosen;
 } Choice;
 
-/* What a schedule comes to. */
-typedef struct Come {
-	const Trial *t;
-	double score, step;
-} Come;
-
-static void come(const Choice *c, Come *x, const Trial *t)
+/* The model is asked for this schedule. */
+static void ask_for(PlanModel *p, ScheduleSpec spec, double scale)
 {
-	double step;
-	const double score = t ? played(c->p, t, &step) : INFINITY;
-
-	if (score < x->score)
-		*x = (Come){ t, score, step };
+	p->schedule = p->played = spec;
+	p->memory_scale = scale * trial_corrected(p, spec).memory;
 }
 
-/* The best of a first look under the schedule of p. */
-static const Trial *first_look(const Choice *c, Diag *d)
+static void come(const PlanModel *p, Come *x, const Trial *t)
+{
+	const double score = t && t->over <= 1 ? t->score * trial_corrected(p, p->schedule).time : INFINITY;
+
+	if (score < x->score)
+		*x = (Come){ t, score };
+}
+
+/* The base plan under the schedule of p; NULL: there is none. */
+static const Trial *same_plan(const Choice *c, Diag *d)
+{
+	Trial *t = trial_copy(c->s->a, c->base);
+
+	if (!trial_possible(c->p, t, d))
+		return NULL;
+	trial_judge(c->p, t);
+	trial_play(c->p, t);
+	return t;
+}
+
+/* Was the search for the base plan little work, so that every schedule can have its own? */
+static bool is_small(const Choice *c) { return c->s->work < c->s->budget; }
+
+/* The best of a search, or of a first look, under the schedule of p. */
+static const Trial *own_plan(const Choice *c, Diag *d)
 {
 	PlanSearch own;
 
 	search_start(&own, c->s->a, c->p);
-	search_lightly(&own);
-	return plan_search(&own, PLANNER_AUTO, DP_MEASURED, d) ? own.best : NULL;
+	own.no_exhaustive = c->s->no_exhaustive;
+	if (!is_small(c))
+		search_lightly(&own);
+	return plan_search(&own, PLANNER_AUTO, DP_MEASURED, d) && trial_possible(c->p, own.best, d) ? own.best : NULL;
 }
 
 /* The same plan under the schedule; and where no plan was asked for the best that it has of equal replicas, if stages share devices or
- * backwards come in parts, for which other plans are best than for 1F1B. */
+ * backwards come in parts, for which other plans are best than for 1F1B. Of one stage per device the best of a search of its own too:
+ * where backwards come in parts, where that is little work, or nothing fits so far. */
 static void try_schedule(Choice *c, ScheduleSpec spec)
 {
 	const bool own = schedule_chunks(spec) == 1;
 	Diag silent = { .out = stderr, .errors = 1, .scratch = c->s->a };
-	Come x = { own ? c->base : NULL, INFINITY, INFINITY };
+	Come x = { own ? c->base : NULL, INFINITY };
 	NoPlan why;
 
-	c->p->schedule = c->p->played = spec;
-	come(c, &x, x.t);
-	if (!c->asked && own && schedule_splits(spec))
-		come(c, &x, first_look(c, &silent));
+	ask_for(c->p, spec, c->scale);
+	if (own)
+		come(c->p, &x, same_plan(c, &silent));
+	if (!c->asked && own && spec.kind != SCHEDULE_PLAIN &&
+		(schedule_splits(spec) || is_small(c) || !isfinite(c->best.score)))
+		come(c->p, &x, own_plan(c, &silent));
 	if (!c->asked && (!own || schedule_splits(spec)))
-		come(c, &x, equal_plan(c->s, spec, fmin(x.score, 0.99 * c->least), &why, &silent));
+		come(c->p, &x, equal_plan(c->s, spec, fmin(x.score, 0.99 * c->best.score), &why, &silent));
 	if (c->explain && x.t)
 		buf_printf(c->explain, isfinite(x.score) ? "schedule %s: step %s\n" : "schedule %s: does not fit\n",
-			schedule_str(c->s->a, spec), time_text(c->s->a, x.step));
+			schedule_str(c->s->a, spec), time_text(c->s->a, x.t->step));
 	else if (c->explain && !c->asked)
 		buf_printf(c->explain, "schedule %s: no plan is faster\n", schedule_str(c->s->a, spec));
-	if (x.score < 0.99 * c->least) {
-		c->least = x.score;
-		c->best = x.t;
+	if (x.score < 0.99 * c->best.score) {
+		c->best = x;
 		c->chosen = spec;
 	}
 }
@@ -107,18 +98,19 @@ static void try_schedule(Choice *c, ScheduleSpec spec)
 const Trial *choose_schedule(
 	PlanSearch *s, PlanModel *p, const Trial *base, bool asked, Buf *explain, ScheduleSpec *chosen)
 {
-	Choice c = { s, p, base, base, asked, INFINITY, explain, { .kind = SCHEDULE_PLAIN } };
+	Choice c = { s, p, base, asked, { base, INFINITY }, p->memory_scale / trial_corrected(p, p->schedule).memory,
+		explain, { .kind = SCHEDULE_PLAIN } };
 
 	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++)
 		for (int n = schedule_table[k].first; n && n <= schedule_table[k].last; n++)
 			try_schedule(
 				&c, (ScheduleSpec){ .kind = k, .n = schedule_table[k].param == PARAM_COUNT ? n : 0 });
 	*chosen = c.chosen;
-	p->schedule = p->played = c.chosen;
-	if (c.best != base)
-		return c.best;
-	Trial *own = trial_copy(s->a, base);
-	trial_judge(p, own);
-	trial_play(p, own);
-	return own;
+	ask_for(p, c.chosen, c.scale);
+	if (c.best.t != base)
+		return c.best.t;
+	Trial *best = trial_copy(s->a, base);
+	trial_judge(p, best);
+	trial_play(p, best);
+	return best;
 }

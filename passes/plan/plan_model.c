@@ -508,6 +508,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 		.train = t,
 		.nlayer = g->n,
 		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1,
+		.corrected = g->cx->corrected,
 		.name = NEWN(a, const char *, g->n),
 		.kept = NEWN(a, double, g->n),
 		.tmp = NEWN(a, double, g->n),
@@ -522,6 +523,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	                                  ? (ScheduleSpec){ .kind = SCHEDULE_PIPE_SGD, .n = (int)t->plan.pipe_sgd }
 	                          : t ? t->plan.schedule
 	                              : (ScheduleSpec){ .kind = SCHEDULE_AUTO };
+	p->memory_scale *= trial_corrected(p, p->schedule).memory;
 	if (t) {
 		p->global = t->loop.global > 0 ? t->loop.global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
 		p->per_replica = t->loop.microbatches;

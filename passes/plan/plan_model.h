@@ -122,6 +122,7 @@ typedef struct PlanModel {
 	int zero; /* of a layer profile: replicas divide the optimizer's state; plan_zero has it of a module too */
 	bool no_replicas, equal_replicas; /* none at all; every stage has as many (asynchronous servers) */
 	double memory_scale;              /* what the estimate of memory is multiplied with */
+	const Corrected *corrected;       /* PassCx.corrected */
 } PlanModel;
 
 /* Of a module behind cost, cut into segments. */
@@ -225,6 +226,10 @@ const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int
 /* What gradients that are one product of all microbatches change of a stage. */
 void trial_once(const PlanModel *p, const Trial *t, TrialStage *s, int at, const int *stage);
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains);
+/* What estimates of the schedule are multiplied with. */
+Corrected trial_corrected(const PlanModel *p, ScheduleSpec spec);
+/* Fills peak, peak_rank and over, with as many microbatches as the stages say. */
+void trial_weigh(const PlanModel *p, Trial *t, const TrialStage *s);
 /* Fills bound, peak, over. */
 void trial_judge(const PlanModel *p, Trial *t);
 /* The operands of the simulator for it; NULL: an asynchronous schedule that cannot have such stages. */

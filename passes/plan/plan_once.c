@@ -15,7 +15,7 @@ void find_once(PlanModel *p, const Module *m, PassCx *cx)
 {
 	int cap = 0;
 
-	if (!may_be_at_once(p->train) || schedule_splits(p->schedule))
+	if (!may_be_at_once(p->train))
 		return;
 	p->of = m;
 	p->rate = product_rate(m, cx);
@@ -60,7 +60,7 @@ void trial_once(const PlanModel *p, const Trial *t, TrialStage *s, int at, const
 {
 	double most = 0, all = 0;
 
-	if (!p->nonce || t->replicas[at] > 1 || stage_tensor(p->of, at) > 1)
+	if (!p->nonce || schedule_splits(p->schedule) || t->replicas[at] > 1 || stage_tensor(p->of, at) > 1)
 		return;
 	for (int i = 0; i < p->nonce; i++) {
 		const PlanOnce *x = &p->once[i];

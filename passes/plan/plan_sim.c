@@ -90,7 +90,10 @@ static const ScheduleTimes *times_of(Arena *a, const PlanModel *p, const Trial *
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
 		const int c = p->class_of[t->device[r]];
 		schedule_time_stage(x, i, s[i].fwd[c], s[i].bwd[c]);
-		x->most[i] = schedule_row(p->played)->flight == FLIGHT_PLAYED ? (int)s[i].inflight : 0;
+		x->most[i] = schedule_row(p->played)->flight == FLIGHT_PLAYED ||
+		                             schedule_row(p->played)->flight == FLIGHT_WARMUP
+		                     ? s[i].inflight
+		                     : 0;
 		if (i + 1 < t->n)
 			schedule_time_message(x, i, p->st->s[t->end[i]].cut, &t->device[r],
 				&t->device[r + t->replicas[i]], t->replicas[i]);
@@ -177,6 +180,20 @@ static void terms(Trial *t, const Sim *sim)
 			t->slow_stage = s->device[i][k] == slow ? i : t->slow_stage;
 }
 
+/* What the schedule holds, where its row's formula is an estimate (schedule_depth.c). */
+static void weigh_played(Arena *a, const PlanModel *p, Trial *t, const Schedule *s)
+{
+	TrialStage *x = trial_stages(a, p, t);
+	bool same = true;
+
+	for (int i = 0; i < t->n; i++) {
+		same &= x[i].inflight == s->inflight[i];
+		x[i].inflight = s->inflight[i];
+	}
+	if (!same)
+		trial_weigh(p, t, x);
+}
+
 void trial_play(const PlanModel *p, Trial *t)
 {
 	Arena *a = arena_new();
@@ -188,5 +205,7 @@ void trial_play(const PlanModel *p, Trial *t)
 	t->score = t->step / (double)t->micro;
 	if (isfinite(t->step))
 		terms(t, &sim);
+	if (isfinite(t->step) && x->s->kind == p->schedule.kind && !x->longer)
+		weigh_played(a, p, t, x->s);
 	arena_free(a);
 }

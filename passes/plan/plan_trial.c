@@ -292,29 +292,56 @@ double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 		       s->rows + (s->versions - 1) * s->stashed + leaf + (over ? fmin(s->only, all) : all));
 }
 
+/* Of that what is there only while a stage computes: one at a time, where a device has several. */
+static double passing_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
+{
+	return p->memory_scale * (leaf_memory(p, s, grains) + s->tmp);
+}
+
+Corrected trial_corrected(const PlanModel *p, ScheduleSpec spec)
+{
+	const Corrected *x = p->corrected ? &p->corrected[spec.kind ? spec.kind : SCHEDULE_PLAIN] : NULL;
+
+	return (Corrected){ x && x->memory > 0 ? x->memory : 1, x && x->time > 0 ? x->time : 1 };
+}
+
+static double *memory_of(Arena *a, const PlanModel *p, const Trial *t, const TrialStage *s)
+{
+	double *all = NEWN(a, double, p->c->ndevice), *most = NEWN(a, double, p->c->ndevice);
+
+	for (int i = 0, k = 0; i < t->n; i++) {
+		const int64_t grains = trial_share(p, t, i);
+		const double passing = passing_memory(p, &s[i], grains),
+			     stays = stage_memory(p, &s[i], grains) - passing;
+		for (const int r = k; k < r + t->replicas[i]; k++) {
+			const int d = t->device[k];
+			all[d] += stays + fmax(0, passing - most[d]);
+			most[d] = fmax(most[d], passing);
+		}
+	}
+	return all;
+}
+
 /* Orders that are played hold what there is room for: the stages of a device share what is left beside everything else. */
 static void fill_room(Arena *a, const PlanModel *p, const Trial *t, TrialStage *s)
 {
 	int *first = NEWN(a, int, t->n), *stage = NEWN(a, int, t->n), *most = NEWN(a, int, t->n);
 	double *each = NEWN(a, double, t->n);
 
-	for (int i = 1; i < t->n; i++)
-		first[i] = first[i - 1] + t->replicas[i - 1];
 	for (int i = 0; i < t->n; i++) {
-		double room = limit_of(p, t, i, first[i]), passing = 0;
+		first[i] = i ? first[i - 1] + t->replicas[i - 1] : 0;
+		s[i].inflight = 0;
+	}
+	const double *beside = memory_of(a, p, t, s);
+	for (int i = 0; i < t->n; i++) {
 		int n = 0;
 		for (int k = i; k < t->n && !most[i]; k++) {
-			const int64_t grains = trial_share(p, t, k);
-			const double brief = p->memory_scale * (leaf_memory(p, &s[k], grains) + s[k].tmp);
-			if (t->device[first[k]] != t->device[first[i]])
-				continue;
-			s[k].inflight = 0;
-			room -= stage_memory(p, &s[k], grains) - fmin(brief, passing);
-			passing = fmax(passing, brief);
 			each[n] = p->memory_scale * s[k].slot;
-			stage[n++] = k;
+			if (t->device[first[k]] == t->device[first[i]])
+				stage[n++] = k;
 		}
-		schedule_fill_room(t->n, n, stage, each, room, (int)trial_share(p, t, i), most);
+		schedule_fill_room(t->n, n, stage, each, limit_of(p, t, i, first[i]) - beside[t->device[first[i]]],
+			(int)trial_share(p, t, i), most);
 	}
 	for (int i = 0; i < t->n; i++)
 		s[i].inflight = most[i];
@@ -430,10 +457,8 @@ static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, bool i
 	return end;
 }
 
-/* What a device holds of its stages, and does for them. */
+/* What a device does for its stages. */
 typedef struct Held {
-	double all;
-	double passing, most; /* of it what is there only while a stage computes, one at a time: all stages', one's */
 	double busy, sums;    /* seconds of forwards and backwards, of sums */
 	double start, behind; /* seconds before the first forward and behind the last backward, at least */
 } Held;
@@ -448,12 +473,22 @@ static void busy(Held *h, double seconds, double sums, double start, double behi
 	h->behind = first ? behind : fmin(h->behind, behind);
 }
 
-static double held_by(Held *h, double need, double passing)
+void trial_weigh(const PlanModel *p, Trial *t, const TrialStage *s)
 {
-	h->all += need;
-	h->passing += passing;
-	h->most = fmax(h->most, passing);
-	return h->all - (h->passing - h->most);
+	Arena *a = arena_new();
+	const double *memory = memory_of(a, p, t, s);
+
+	t->peak = t->over = 0;
+	for (int k = 0; k < t->ndevice; k++) {
+		const double limit = (double)p->c->device[t->device[k]].memory, all = memory[t->device[k]];
+		if (limit > 0)
+			t->over = fmax(t->over, all / limit);
+		if (all > t->peak) {
+			t->peak = all;
+			t->peak_rank = k;
+		}
+	}
+	arena_free(a);
 }
 
 /* A device is at work for its share of microbatches, of all of its stages, and takes part in its sums; then all tell the first of
@@ -468,27 +503,17 @@ void trial_judge(const PlanModel *p, Trial *t)
 	double *start = NEWN(a, double, t->n), *behind = NEWN(a, double, t->n), update = 0, sums;
 	Held *held = NEWN(a, Held, p->c->ndevice);
 
-	t->bound = t->likely = t->peak = t->over = 0;
+	t->bound = t->likely = 0;
+	trial_weigh(p, t, s);
 	t->sums = p->servers ? (double)p->nweight * t->ndevice : 0;
 	begin_and_end(p, t, s, &f, start, behind);
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
-		const int64_t grains = trial_share(p, t, i);
-		const double need = stage_memory(p, &s[i], grains);
-		const double passing = p->memory_scale * (leaf_memory(p, &s[i], grains) + s[i].tmp);
 		t->bound = fmax(t->bound, sums_end(p, t, s, in_turn, i, r, start[i], stage, &sums));
 		for (int k = r; k < r + t->replicas[i]; k++) {
-			const double limit = (double)p->c->device[t->device[k]].memory;
-			const double all = held_by(&held[t->device[k]], need, passing);
 			const int c = p->class_of[t->device[k]];
 			busy(&held[t->device[k]], share(t, in_turn, i, k - r) * (s[i].fwd[c] + s[i].bwd[c]), sums,
 				start[i], parts ? 0 : behind[i]); /* a W may be behind the last backward */
 			update = fmax(update, s[i].update[c]);
-			if (limit > 0)
-				t->over = fmax(t->over, all / limit);
-			if (all > t->peak) {
-				t->peak = all;
-				t->peak_rank = k;
-			}
 		}
 	}
 	for (int d = 0; d < p->c->ndevice; d++) {

@@ -25,9 +25,10 @@ typedef struct Sched {
 	int **grain;          /* by rank: its microbatches in the order in which it does them */
 	int *ngrain;          /* by rank */
 	VersionRule rule;     /* where stages keep versions */
-	const int *most;      /* by stage: what DAPPLE's K_i may reach; 0: anything; NULL: anything everywhere */
-	const int *ahead;     /* by stage: receives posted beyond its slots, at most; NULL: RECEIVE_AHEAD everywhere */
-	int late;             /* Pipe-SGD: K, or 0 */
+	const int *
+		most; /* by stage: what DAPPLE's K_i may reach, what a played order may hold; 0: anything; NULL: anything everywhere */
+	const int *ahead; /* by stage: receives posted beyond its slots, at most; NULL: RECEIVE_AHEAD everywhere */
+	int late;         /* Pipe-SGD: K, or 0 */
 	const ScheduleTimes *times; /* NULL: all actions take as long, messages half of that */
 } Sched;
 

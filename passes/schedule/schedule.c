@@ -142,7 +142,8 @@ Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *repl
 		.blocks = blocks,
 		.rule = VERSION_STASH,
 		.spec = spec,
-		.times = times };
+		.times = times,
+		.most = times ? times->most : NULL };
 
 	return make_policy_a(&c, nstage, replicas, micro, d);
 }
@@ -213,7 +214,12 @@ static bool make_fit(Sched *c, ScheduleTimes *times, Module *m, PassCx *cx)
 		known |= memory_of(m->stage[t], cx->cluster) > 0;
 	if (!known)
 		return true;
-	return pass_library(m, cx) && (!schedule_times_room(times, m, cx) || make_for(c, m, cx));
+	if (!pass_library(m, cx))
+		return false;
+	if (!schedule_times_room(times, m, cx))
+		return true;
+	c->most = times->most;
+	return make_for(c, m, cx);
 }
 
 /* Takes a receive from the stages of each device that has no memory for it. False: nothing had to be taken. */

@@ -32,6 +32,7 @@ typedef struct Group {
 typedef struct Play {
 	Arena *a;
 	const ScheduleTimes *times;
+	const int *most; /* by stage: what there is room for; 0, NULL: all */
 	Group *group;
 	int stages, groups, micro;
 	Event *heap;
@@ -111,7 +112,7 @@ static void pass_on(Play *p, int group, ActKind kind, int chunk, double end)
 
 static int most(const Play *p, int group, int chunk)
 {
-	const int n = p->times ? p->times->most[stage_of(p, group, chunk)] : 0;
+	const int n = p->most ? p->most[stage_of(p, group, chunk)] : 0;
 
 	return n && n < p->micro ? n : p->micro;
 }
@@ -202,7 +203,7 @@ bool schedule_timed(Sched *c, Diag *d)
 {
 	DeviceSchedule *work = NEWN(c->a, DeviceSchedule, c->s->ndevice);
 	Arena *a = arena_new();
-	Play p = { .a = a, .times = c->times, .stages = c->s->nstage };
+	Play p = { .a = a, .times = c->times, .most = c->most, .stages = c->s->nstage };
 
 	(void)d;
 	p.groups = p.stages / schedule_chunks_of(c->spec, p.stages);

@@ -282,6 +282,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.measured = &c->measured,
 		.estimated = &c->estimated,
 		.memory_scale = c->memory_scale,
+		.corrected = c->corrected,
 		.rebatched = c->rebatched,
 		.coupled = &c->coupled,
 		.uneven = c->uneven.arena ? &c->uneven : NULL,

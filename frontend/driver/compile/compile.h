@@ -19,19 +19,20 @@ typedef struct Compile {
 	const char **input;
 	int ninput; /* the model's inputs, also those that nothing reads */
 	Buf explain;
-	const struct Profile *profile; /* measured times; NULL: none */
-	int measured, estimated;       /* nodes whose time comes from the profile, and from the cost model */
-	bool command_profile;          /* pdcc profile: --plan says what is measured */
-	double memory_scale;           /* what the planner multiplies its estimates of memory with; 0: 1 */
-	bool quick;                    /* PassCx.quick */
-	const Map *sized;              /* PassCx.sized */
-	const Module *rebatched;       /* PassCx.rebatched */
-	const Node *coupled;           /* PassCx.coupled */
-	Map uneven;                    /* PassCx.uneven */
-	bool unseen;                   /* its loss is one of its own, and it can be read at no other batch */
-	bool micro_open;               /* nobody says the size of a microbatch */
-	const char *pipe_sgd;          /* what --pipe-sgd auto came to, but for "%s": how many sums; NULL: nothing */
-	bool global_default;           /* nor the global batch */
+	const struct Profile *profile;  /* measured times; NULL: none */
+	int measured, estimated;        /* nodes whose time comes from the profile, and from the cost model */
+	bool command_profile;           /* pdcc profile: --plan says what is measured */
+	double memory_scale;            /* what the planner multiplies its estimates of memory with; 0: 1 */
+	Corrected corrected[SCHEDULES]; /* PassCx.corrected */
+	bool quick;                     /* PassCx.quick */
+	const Map *sized;               /* PassCx.sized */
+	const Module *rebatched;        /* PassCx.rebatched */
+	const Node *coupled;            /* PassCx.coupled */
+	Map uneven;                     /* PassCx.uneven */
+	bool unseen;                    /* its loss is one of its own, and it can be read at no other batch */
+	bool micro_open;                /* nobody says the size of a microbatch */
+	const char *pipe_sgd;           /* what --pipe-sgd auto came to, but for "%s": how many sums; NULL: nothing */
+	bool global_default;            /* nor the global batch */
 	struct MicroChoice *micro;
 	int nmicro; /* sizes that were looked at, best first (auto_microbatch.c) */
 	struct Mesh *mesh;

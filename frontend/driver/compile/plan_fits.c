@@ -11,7 +11,7 @@
 #include "plan_fits.h"
 #include "probe.h"
 
-enum { ROUNDS = 5 };
+enum { ROUNDS = 5, SCHEDULE_ROUNDS = 8 }; /* the second: --schedule auto */
 static const double LEAST = 1e9; /* no plan fits an estimate so much larger: the one that lacks least is taken */
 static const double FAR =
 	1.5; /* a size of microbatch that is expected to need so much more than the least one is left out */
@@ -44,9 +44,29 @@ static bool searched(const Compile *c)
 /* Are the replicas of its stages said? */
 static bool fixed(const Compile *c) { return c->o->t.plan.replicas && strcmp(c->o->t.plan.replicas, "auto") != 0; }
 
-/* Passes, with what they say held back where memory is all that is wrong. True when they are through; *refused:
- * memory. */
-static bool quietly(Compile *c, const char *dump, bool *refused)
+/* What is known of the schedule that was chosen among several; NULL: none was. */
+static Corrected *corrected(Compile *c)
+{
+	return c->o->t.plan.choose_schedule && c->m->chosen.kind ? &c->corrected[c->m->chosen.kind] : NULL;
+}
+
+/* Of a schedule that was chosen among several: does the step take so much longer than the planner expected, in less memory than that
+ * counted with, that another may be faster? Once of each schedule. */
+static bool is_slower(Compile *c, int round)
+{
+	Corrected *own = corrected(c);
+	const Plan *p = &c->plan;
+
+	if (!own || own->time > 0 || round + 2 >= SCHEDULE_ROUNDS ||
+		!(p->estimate > 0 && p->step_time > 1.02 * p->estimate))
+		return false;
+	own->time = p->step_time / p->estimate;
+	return true;
+}
+
+/* Passes, with what they say held back where another plan will be looked for. True when they are through; *refused: memory is all that is
+ * wrong; *slower: is_slower of that round, NULL: it is not asked. */
+static bool quietly(Compile *c, const char *dump, bool *refused, int round, bool *slower)
 {
 	FILE *out = c->d->out;
 	const int errors = c->d->errors;
@@ -58,9 +78,12 @@ static bool quietly(Compile *c, const char *dump, bool *refused)
 	fclose(c->d->out);
 	c->d->out = out;
 	*refused = !ok && c->d->last_code == 601;
+	const bool more = ok && slower && c->m->nstage && is_slower(c, round);
+	if (slower)
+		*slower = more;
 	if (*refused)
 		c->d->errors = errors;
-	else
+	else if (!more)
 		fwrite(text, 1, n, out);
 	free(text);
 	return ok;
@@ -75,23 +98,39 @@ static bool again(Compile *c, int64_t micro)
 	return c->m;
 }
 
+/* The estimate of memory is corrected, of the schedule that was chosen among several. False after a diagnostic. */
+static bool needs_more(Compile *c, double *scale, int round, double more)
+{
+	Corrected *own = corrected(c);
+
+	more = fmax(1.02, 1.001 * more);
+	if (round + 2 >= (own ? SCHEDULE_ROUNDS : ROUNDS) || more >= LEAST)
+		*scale = LEAST;
+	else if (own)
+		own->memory = (own->memory > 0 ? own->memory : 1) * more;
+	else
+		*scale *= more;
+	return again(c, c->m->batch);
+}
+
 /* True when a plan fits; else *refused and what the plan that lacks least needs, or another fault that was said. */
 static bool find_fit(Compile *c, const char *dump, Fit *f, bool *refused)
 {
 	double scale = 1;
+	bool slower;
 
+	memset(c->corrected, 0, sizeof c->corrected);
 	for (int round = 0;; round++) {
 		c->memory_scale = scale;
-		if (quietly(c, dump, refused) || !*refused) {
-			*f = fit_of(c);
-			return !*refused && c->m->nstage;
-		}
+		const bool ok = quietly(c, dump, refused, round, &slower);
 		*f = fit_of(c);
+		if (slower && again(c, c->m->batch))
+			continue;
+		if (slower || ok || !*refused)
+			return !slower && !*refused && c->m->nstage;
 		if (scale >= LEAST || c->plan.over > 1) /* the plan that lacks least was compiled */
 			return false;
-		const double more = c->plan.over > 0 ? f->over / c->plan.over : LEAST;
-		scale = round + 2 >= ROUNDS ? LEAST : scale * fmax(1.02, 1.001 * more);
-		if (!again(c, c->m->batch)) {
+		if (!needs_more(c, &scale, round, c->plan.over > 0 ? f->over / c->plan.over : LEAST)) {
 			*refused = false;
 			return false;
 		}
@@ -125,7 +164,7 @@ static bool compile_lean(Compile *c, const Lean *l, const char *dump, Fit *f, bo
 		return false;
 	c->memory_scale = 1;
 	c->o->t.plan.given = l->plan;
-	const bool ok = quietly(c, dump, refused);
+	const bool ok = quietly(c, dump, refused, 0, NULL);
 	c->o->t.plan.given = was;
 	*f = fit_of(c);
 	return ok && c->m->nstage;
@@ -142,7 +181,7 @@ static bool try_lean(Compile *c, int64_t micro, Lean *best, Lean *leanest, Fit *
 		return false;
 	c->memory_scale = LEAST;
 	const int most = lean_plans(c);
-	quietly(c, NULL, &refused);
+	quietly(c, NULL, &refused, 0, NULL);
 	const GivenPlan *plan = c->plan.lean; /* of the arena of the module, which stays */
 	const int n = c->plan.nlean < most ? c->plan.nlean : most;
 	for (int i = 0; i < n; i++) {
