@@ -52,5 +52,7 @@ KINDS = {
     'eye-like-dtype': lambda: model('EyeLike', 'x', dtype=FAR),
     'node-no-output': lambda: graph([node('Constant', [], ['c0'], value_ints=[8, 4]), node('Expand', ['x', 'c0'], []), node('Relu', ['x'], ['y'])],
                                [], (8, 4), (8, 4)),
+    'tile-wraps': lambda: model('Tile', 'x', [2 ** 61, 1]),
+    'split-wraps': lambda: model('Split', 'x', [FAR, FAR, 6], k=3, axis=1),
     'eye-like-rank': lambda: model('EyeLike', 'x', x=(8,)),
 }
