@@ -109,10 +109,10 @@ static bool check_value(const OnnxNode *n, const OnnxAttr *x, Loc loc, Diag *d)
 {
 	for (size_t i = 0; given(x) == KIND(FLOAT) && !isfinite(x->f) && i < sizeof finite / sizeof *finite; i++)
 		if ((!finite[i].op || strcmp(finite[i].op, n->op_type) == 0) && named(finite[i].names, x->name))
-			return diag_error(d, loc, 305, "attribute '%s' is %g, it must be finite", x->name,
+			return diag_error(d, loc, 302, "attribute '%s' is %g, it must be finite", x->name,
 				isnan(x->f) ? fabs((double)x->f) : (double)x->f);
 	if (given(x) == KIND(INT) && (x->i < 0 || x->i > 1) && named(" layout training_mode ", x->name))
-		return diag_error(d, loc, 305, "attribute '%s' is %lld, it must be 0 or 1", x->name, (long long)x->i);
+		return diag_error(d, loc, 302, "attribute '%s' is %lld, it must be 0 or 1", x->name, (long long)x->i);
 	return true;
 }
 
