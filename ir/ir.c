@@ -257,6 +257,10 @@ bool node_infer(Node *n, Diag *d)
 			if (t->dim[k] < 0)
 				return diag_error(d, n->loc, 305, "%s: the result is %s, axis %d is below 0",
 					optab[n->op]->name, str_type(d->scratch, t), k);
+		for (int k = 0; t && k < t->rank; k++) /* beside an extent of 0 the others still count */
+			if (t->dim[k] > TENSOR_MOST)
+				return diag_error(d, n->loc, 305, "%s: the result is %s, axis %d is above 2^46",
+					optab[n->op]->name, str_type(d->scratch, t), k);
 		if (t && type_bytes(t) > TENSOR_MOST)
 			return diag_error(d, n->loc, 305, "%s: the result is %s, more than 2^46 bytes",
 				optab[n->op]->name, str_type(d->scratch, t));

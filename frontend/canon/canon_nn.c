@@ -387,6 +387,8 @@ bool canon_loss(Import *im, const OnnxNode *n)
 
 	if (!canon_need(im, n, 2))
 		return false;
+	if (onnx_int(n, "ignore_index", 0) == INT64_MIN)
+		return canon_refuse(im, "ignore_index is -2^63, which stands for none");
 	canon_put_int(op, at, "has_ignore", onnx_attr(n, "ignore_index") != NULL);
 	return canon_emit_bind(im, n, op, at, nin, in);
 }

@@ -174,7 +174,7 @@ bool canon_dropout(Import *im, const OnnxNode *n)
 	if (mode)
 		training = *(const uint8_t *)mode->data != 0;
 	Value *x = onnx_in(im, n, 0);
-	if (!training || ratio == 0) {
+	if (!training || (ratio >= 0 && ratio < 0x1p-17)) { /* what rounds to 0 of 65536 drops nothing: drop_holes */
 		onnx_bind(im, n, 0, x);
 		if (n->n_output > 1 && *n->output[1]) {
 			void *at = canon_attr_of(im, OP_ConstantOfShape);

@@ -39,6 +39,27 @@ static int split_names(Arena *a, const char *s, const char **names, int most)
 	return n;
 }
 
+/* Devices are numbered within the cluster. What is placed on more of them than the one of this machine, and names no cluster, is
+ * looked at as if they stood here. */
+static bool cluster_of_module(Compile *c)
+{
+	int n = 0;
+
+	for (int t = 0; t < c->m->nstage; t++)
+		for (int k = 0; k < c->m->stage[t]->replicas; k++)
+			n = c->m->stage[t]->device[k] >= n ? c->m->stage[t]->device[k] + 1 : n;
+	if (n <= c->cluster.ndevice)
+		return true;
+	if (c->o->cluster)
+		return diag_error(c->d, FILELOC(c->cluster.file), 403,
+			"the module is placed on device %d, the cluster has %d devices, numbered from 0", n - 1,
+			c->cluster.ndevice);
+	if (n > 4096)
+		return diag_error(
+			c->d, FILELOC(c->model), 403, "the module is placed on %d devices; --cluster says which", n);
+	return cluster_read(c->a, arena_printf(c->a, "local:%d", n), &c->cluster, c->d);
+}
+
 static int run(Compile *c)
 {
 	const char *names[64];
@@ -72,7 +93,7 @@ static int run(Compile *c)
 		c->o->t.target.threads = 1;
 	c->m = module_parse(c->a, strcmp(c->model, "-") ? c->model : "stdin", text, c->d);
 	free(text);
-	if (!c->m || !module_verify(c->m, c->d))
+	if (!c->m || !module_verify(c->m, c->d) || (c->o->passes && !cluster_of_module(c)))
 		return EXIT_INPUT;
 	int n = split_names(c->a, c->o->passes ? c->o->passes : "", names, 64);
 	if (!run_passes(c->m, &cx, &po, names, n))

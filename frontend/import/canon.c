@@ -42,6 +42,23 @@ static bool arithmetic(Import *im, const OnnxNode *n)
 	return canon_emit_bind(im, n, op, canon_attrs_by_name(im, n, op), 2, in);
 }
 
+/* Div and Mod: integers by a constant zero have no result. One that comes in with the data is 0 (ir/ops/elementwise/text.c). */
+static bool division(Import *im, const OnnxNode *n)
+{
+	const Value *by = canon_need(im, n, 2) ? onnx_in(im, n, 1) : NULL;
+
+	if (!by)
+		return false;
+	const int size = dtype_bytes(by->type.dtype);
+	if (by->kind == VAL_CONST && by->data && !dtype_float(by->type.dtype))
+		for (int64_t i = 0; i < type_numel(&by->type); i++)
+			if (!memcmp((const char *)by->data + i * size, &(int64_t){ 0 }, (size_t)size))
+				return diag_error(im->d, im->b.loc, 306,
+					"%s of integers by zero: element %lld of %s, %s", n->op_type, (long long)i,
+					by->name, str_type(im->d->scratch, &by->type));
+	return strcmp(n->op_type, "Mod") == 0 ? same(im, n) : arithmetic(im, n);
+}
+
 static bool identity(Import *im, const OnnxNode *n)
 {
 	if (!canon_need(im, n, 1))

@@ -155,7 +155,8 @@ static bool push(Expand *x, Nodes *to, OnnxNode *n, int opset)
 	return true;
 }
 
-/* The function's own version of the default domain; `outer` where it says nothing, 0 after a diagnostic. */
+/* The function's own version of the default domain; `outer` where it says nothing, which is 0, the model's, for a call
+ * from the graph. -1 after a diagnostic. */
 static int opset_of(Expand *x, const OnnxFunction *f, int outer)
 {
 	for (size_t i = 0; i < f->n_opset_import; i++) {
@@ -168,7 +169,7 @@ static int opset_of(Expand *x, const OnnxFunction *f, int outer)
 			return (int)v;
 		diag_error(x->d, here(x), 202, "function %s: opset %lld of the default domain; %d to %d are read",
 			full_name(x, f), (long long)v, OPSET_LEAST, OPSET_MOST);
-		return 0;
+		return -1;
 	}
 	return outer;
 }
@@ -275,7 +276,7 @@ static bool expand_call(Expand *x, OnnxNode *call, const OnnxFunction *f, int ou
 
 	const size_t names = strlen(inline_prefix(call)) * f->n_node;
 
-	if (!opset || !check_call(x, call, f) || !open_call(x, f) || !grow(x, 1 + names / 256))
+	if (opset < 0 || !check_call(x, call, f) || !open_call(x, f) || !grow(x, 1 + names / 256))
 		return false;
 	map_init(&root.names, x->a, true);
 	scope_open(&s, &root, inline_prefix(call));

@@ -1,4 +1,5 @@
-/* Attributes of a node: their kinds, checked once before the node is read, and their values. */
+/* Attributes of a node: their kinds and the values that no operator has, checked once before the node is read, and their values. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "onnx_file.h"
@@ -83,6 +84,38 @@ static int given(const OnnxAttr *x)
 	                      : KIND(UNDEFINED);
 }
 
+/* ---- values that mean nothing: kernels have these numbers as text, and C has no text for a NaN; infinities elsewhere, of
+ * Clip or Gemm, are computed with ---- */
+
+static const struct {
+	const char *op, *names;
+} finite[] = {
+	{ NULL, " epsilon momentum " },
+	{ "LRN", " alpha beta bias " },
+	{ "RandomNormal", " mean scale " },
+	{ "RandomNormalLike", " mean scale " },
+	{ "RandomUniform", " high low " },
+	{ "RandomUniformLike", " high low " },
+};
+
+static bool named(const char *names, const char *name)
+{
+	char word[64];
+
+	return snprintf(word, sizeof word, " %s ", name) < (int)sizeof word && strstr(names, word);
+}
+
+static bool check_value(const OnnxNode *n, const OnnxAttr *x, Loc loc, Diag *d)
+{
+	for (size_t i = 0; given(x) == KIND(FLOAT) && !isfinite(x->f) && i < sizeof finite / sizeof *finite; i++)
+		if ((!finite[i].op || strcmp(finite[i].op, n->op_type) == 0) && named(finite[i].names, x->name))
+			return diag_error(d, loc, 302, "attribute '%s' is %g, it must be finite", x->name,
+				isnan(x->f) ? fabs((double)x->f) : (double)x->f);
+	if (given(x) == KIND(INT) && (x->i < 0 || x->i > 1) && named(" layout training_mode ", x->name))
+		return diag_error(d, loc, 302, "attribute '%s' is %lld, it must be 0 or 1", x->name, (long long)x->i);
+	return true;
+}
+
 bool onnx_check_attributes(const OnnxNode *n, Loc loc, Diag *d)
 {
 	for (size_t i = 0; i < n->n_attribute; i++) {
@@ -94,6 +127,8 @@ bool onnx_check_attributes(const OnnxNode *n, Loc loc, Diag *d)
 		if (want != KIND(UNDEFINED) && want != is && !empty && !(want == KIND(FLOAT) && is == KIND(INT)))
 			return diag_error(d, loc, 305, "attribute '%s' is %s, it must be %s", x->name, kind_name(is),
 				kind_name(want));
+		if (x->name && !check_value(n, x, loc, d))
+			return false;
 	}
 	return true;
 }

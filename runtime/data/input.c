@@ -218,7 +218,7 @@ static void note_outside(const source *s, int64_t sample, size_t first, const ch
 		const int64_t v = d->dtype == PD_I64 ? ((const int64_t *)(const void *)values)[i]
 		                                     : ((const int32_t *)(const void *)values)[i];
 
-		if ((v < 0 || v >= d->range) && v != d->ignore_index) {
+		if ((v < 0 || v >= d->range) && (v != d->ignore_index || v == INT64_MIN)) {
 			outside.s = s;
 			outside.sample = sample;
 			outside.element = first + (size_t)i;

@@ -167,6 +167,8 @@ def real_data():
     os.remove(path("d/labels.bin"))
     npy("d/labels.npy", "<i8", "(40,)", struct.pack("<40q", *y[:37], 5, 1, 2))
     run((2, 1), "--data", path("d"), "--out", path("x"), code=1, says=r"R203 .*labels\.npy: sample 37, element 0 is 5; input 'labels' takes 0 to 4")
+    npy("d/labels.npy", "<i8", "(40,)", struct.pack("<40q", *y[:37], -2 ** 63, 1, 2))
+    run((2, 1), "--data", path("d"), "--out", path("x"), code=1, says=r"R203 .*sample 37, element 0 is -9223372036854775808; input 'labels' takes")
     npy("d/labels.npy", "<i8", "(39,)", ys[:-8])
     run((1, 1), "--data", path("d"), code=1, says=r"R205 .*'x' has 40 samples, input 'labels' has 39")
     npy("d/labels.npy", "<f4", "(40,)", xs[:160])

@@ -149,7 +149,8 @@ static bool value_fits(Compile *c, const DataInput *x, const Value *v, const int
 	}
 	const int64_t w = is.whole;
 
-	return (w >= 0 && w < v->index_range) || ((v->is_label || v->masked) && w == v->ignore_index) ||
+	return (w >= 0 && w < v->index_range) ||
+	       ((v->is_label || v->masked) && w == v->ignore_index && w != INT64_MIN) ||
 	       diag_error(c->d, FILELOC(x->path), 216,
 		       "sample %" PRId64 ", element %" PRId64 " is %" PRId64 "; input '%s' takes 0 to %" PRId64, at[0],
 		       at[1], w, x->input, v->index_range - 1);

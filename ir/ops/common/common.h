@@ -66,6 +66,9 @@ bool need_ints(const Node *n, Diag *d, const char *what, Ints v, int count, int6
 bool need_window(const Node *n, Diag *d, const Type *x, Ints kernel, Ints strides, Ints dilations, Ints pads);
 /* dims are those of a tensor of at most TENSOR_MOST bytes, which *out becomes. */
 bool need_type(const Node *n, Diag *d, const char *what, Ints dims, DType t, Type *out);
+/* An extent grows, by a factor or by what comes behind it, to at most TENSOR_MOST; neither number is below 0. */
+bool dim_times(const Node *n, Diag *d, int axis, int64_t by, int64_t *dim);
+bool dim_plus(const Node *n, Diag *d, int axis, int64_t by, int64_t *dim);
 /* So many rows or columns of x are no more than libraries, and loops round them, count; E0304. */
 bool need_count(const Node *n, Diag *d, const Type *x, int64_t count);
 /* v has the shape of `want`; E0304. */

@@ -47,6 +47,24 @@ bool need_type(const Node *n, Diag *d, const char *what, Ints dims, DType t, Typ
 	return true;
 }
 
+bool dim_times(const Node *n, Diag *d, int axis, int64_t by, int64_t *dim)
+{
+	const int64_t was = *dim;
+
+	return (!__builtin_mul_overflow(was, by, dim) && *dim <= TENSOR_MOST) ||
+	       diag_error(d, n->loc, 305, "%s: axis %d would have %lld * %lld elements, more than 2^46",
+		       optab[n->op]->name, axis, (long long)was, (long long)by);
+}
+
+bool dim_plus(const Node *n, Diag *d, int axis, int64_t by, int64_t *dim)
+{
+	const int64_t was = *dim;
+
+	return (!__builtin_add_overflow(was, by, dim) && *dim <= TENSOR_MOST) ||
+	       diag_error(d, n->loc, 305, "%s: axis %d would have %lld + %lld elements, more than 2^46",
+		       optab[n->op]->name, axis, (long long)was, (long long)by);
+}
+
 bool need_count(const Node *n, Diag *d, const Type *x, int64_t count)
 {
 	return count <= INT32_MAX || diag_error(d, n->loc, 304, "%s: %s has %lld rows or columns, the most is %d",

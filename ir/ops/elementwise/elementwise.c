@@ -224,20 +224,32 @@ static int64_t of_u64(const EwRow *r, OpKind op, const int64_t *x)
 	case OP_GreaterOrEqual: return r->i((int64_t)(a ^ (uint64_t)1 << 63), (int64_t)(b ^ (uint64_t)1 << 63), 0);
 	case OP_Max: return (int64_t)(a < b ? b : a);
 	case OP_Min: return (int64_t)(b < a ? b : a);
-	case OP_Div: return (int64_t)(a / b);
-	case OP_Mod: return (int64_t)(a % b);
+	case OP_Div: return b ? (int64_t)(a / b) : 0;
+	case OP_Mod: return b ? (int64_t)(a % b) : 0;
 	default: return r->i(x[0], x[1], x[2]);
 	}
 }
 
-static bool mod_eval(int64_t fmod_, int64_t a, int64_t b, int64_t *r)
+/* The rules of text.c: x / 0 = x % 0 = 0, and what has no value of its type wraps around. */
+static int64_t of_signed(const EwRow *r, const Node *n, const int64_t *x)
 {
-	if (b == 0)
-		return false;
-	*r = b == -1 ? 0 : a % b;
-	if (!fmod_ && *r && (*r < 0) != (b < 0))
-		*r += b;
-	return true;
+	const bool easy = x[1] == 0 || x[1] == -1;
+	const uint64_t a = (uint64_t)x[0], b = (uint64_t)x[1];
+
+	switch (n->op) {
+	case OP_Neg: return (int64_t)(0 - a);
+	case OP_Abs: return (int64_t)(x[0] < 0 ? 0 - a : a);
+	case OP_Add:
+	case OP_Sum: return (int64_t)(a + b);
+	case OP_Sub: return (int64_t)(a - b);
+	case OP_Mul: return (int64_t)(a * b);
+	case OP_Div: return easy ? (int64_t)(a * b) : x[0] / x[1]; /* x * -1 is x / -1, x * 0 is 0 */
+	case OP_Mod: {
+		const int64_t m = easy ? 0 : x[0] % x[1];
+		return !((const struct ew_attr *)n->attr)->fmod && m && (m < 0) != (x[1] < 0) ? m + x[1] : m;
+	}
+	default: return r->i(x[0], x[1], x[2]);
+	}
 }
 
 static bool eval_element(const Node *n, const Tensor *in, const int64_t *at, Tensor *out, int64_t o)
@@ -259,19 +271,10 @@ static bool eval_element(const Node *n, const Tensor *in, const int64_t *at, Ten
 	for (int i = 0; i < n->nin && i < 3; i++)
 		x[i] = elem_i(&in[i], at[i]);
 	const bool u64 = in[typed].type.dtype == DT_u64;
-	if ((n->op == OP_Div || n->op == OP_Mod) && x[1] == 0)
-		return false;
-	if (n->op == OP_Div && !u64 && x[0] == INT64_MIN && x[1] == -1)
-		return false;
-	if (n->op == OP_Mod && !u64) {
-		if (!mod_eval(((const struct ew_attr *)n->attr)->fmod, x[0], x[1], &y))
-			return false;
-	} else {
-		y = r->nin < 0 ? x[0] : u64 ? of_u64(r, n->op, x) : r->i(x[0], x[1], x[2]);
-	}
+	y = r->nin < 0 ? x[0] : u64 ? of_u64(r, n->op, x) : of_signed(r, n, x);
 	for (int i = 1; r->nin < 0 && i < n->nin; i++) {
 		const int64_t two[3] = { y, elem_i(&in[i], at[i]) };
-		y = u64 ? of_u64(r, n->op, two) : r->i(two[0], two[1], 0);
+		y = u64 ? of_u64(r, n->op, two) : of_signed(r, n, two);
 	}
 	elem_set_i(out, o, y);
 	return true;

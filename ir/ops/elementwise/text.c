@@ -56,12 +56,67 @@ static const char *pow_pattern(const Node *n)
 	return NULL;
 }
 
-/* Integers: the sign of the divisor, or with fmod that of the dividend, as C has it. */
+/* ---- division of integers. ONNX leaves x / 0 and x % 0 open, and the least number / -1 has no value of its type; where C
+ * has no answer the processor stops the program. Here x / 0 = x % 0 = 0, and the quotient wraps around. A divisor that is
+ * a literal needs no question. Folding (elementwise.c) has the same rules. ---- */
+
+/* What the divisor is known to be. */
+typedef enum Divisor { OPEN, ZERO, MINUS_ONE, ONE, SMALL, LARGE } Divisor;
+
+static Divisor divisor(const Node *n)
+{
+	if (!ew_literal(n, 1))
+		return OPEN;
+	const Tensor t = const_tensor(n->in[1]);
+	const int64_t v = elem_i(&t, 0);
+	if (v == 0 || v == 1)
+		return v ? ONE : ZERO;
+	if (!dtype_signed(t.type.dtype))
+		return SMALL;
+	return v == -1 ? MINUS_ONE : v > -(1 << 30) && v < 1 << 30 ? SMALL : LARGE;
+}
+
+/* Two's complement, also of the least number. */
+static const char *negated(const Node *n)
+{
+	const int bits = 8 * dtype_bytes(n->in[0]->type.dtype);
+
+	return arena_printf(node_arena(n), "(int%d_t)(0 - (uint%d_t)a)", bits, bits);
+}
+
+static const char *div_pattern(const Node *n)
+{
+	const DType t = n->in[0]->type.dtype;
+	const Divisor by = divisor(n);
+
+	if (dtype_float(t) || by >= ONE)
+		return "a / b";
+	if (by == ZERO)
+		return "a & 0";
+	if (by == MINUS_ONE)
+		return negated(n);
+	if (!dtype_signed(t))
+		return "b == 0 ? 0 : a / b";
+	return arena_printf(node_arena(n), "b == 0 ? 0 : b == -1 ? %s : a / b", negated(n));
+}
+
+/* The sign of the divisor, or with fmod that of the dividend, as C has it. */
 static const char *mod_pattern(const Node *n)
 {
-	if (dtype_float(n->in[0]->type.dtype))
+	static const char *const as_divisor = "(a % b < 0) != (b < 0) && a % b != 0 ? a % b + b : a % b";
+	const DType t = n->in[0]->type.dtype;
+	const bool as_c = !dtype_signed(t) || ((const struct ew_attr *)n->attr)->fmod;
+	const Divisor by = divisor(n);
+
+	if (dtype_float(t))
 		return "FMOD(a, b)";
-	return ((const struct ew_attr *)n->attr)->fmod ? "a % b" : "(a % b + b) % b";
+	if (by == ZERO || by == MINUS_ONE || by == ONE)
+		return "a & 0";
+	if (by != OPEN)
+		return as_c ? "a % b" : by == SMALL ? "(a % b + b) % b" : as_divisor;
+	if (!dtype_signed(t))
+		return "b == 0 ? 0 : a % b";
+	return arena_printf(node_arena(n), "b == 0 || b == -1 ? 0 : %s", as_c ? "a % b" : as_divisor);
 }
 
 /* Operand i is a literal, the largest (or the smallest) integer of its type. */
@@ -102,6 +157,8 @@ static const char *pattern_of(const Node *n)
 
 	if (n->op == OP_Pow)
 		p = pow_pattern(n);
+	else if (n->op == OP_Div)
+		p = div_pattern(n);
 	else if (n->op == OP_Mod)
 		p = mod_pattern(n);
 	else if (n->op == OP_Cast && n->out[0]->type.dtype == DT_bool)

@@ -54,7 +54,8 @@ static bool concat_shape(Node *n, Diag *d)
 			return diag_error(d, n->loc, 304, "Concat: operands differ off axis %d: %s is %s, %s is %s",
 				axis, n->in[0]->name, str_type(d->scratch, &n->in[0]->type), n->in[k]->name,
 				str_type(d->scratch, x));
-		t.dim[axis] += x->dim[axis];
+		if (!dim_plus(n, d, axis, x->dim[axis], &t.dim[axis]))
+			return false;
 	}
 	t.rows = 0;
 	set_out(n, 0, t);
@@ -107,7 +108,8 @@ static bool split_shape(Node *n, Diag *d)
 	for (int i = 0; i < at->split.n; i++) {
 		if (at->split.v[i] < 0)
 			return diag_error(d, n->loc, 305, "Split: part %d has size %lld", i, (long long)at->split.v[i]);
-		sum += at->split.v[i];
+		if (!dim_plus(n, d, axis, at->split.v[i], &sum))
+			return false;
 	}
 	trim_outs(n, at->split.n);
 	if (sum != t.dim[axis])

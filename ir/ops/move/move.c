@@ -391,7 +391,8 @@ static bool tile_shape(Node *n, Diag *d)
 		if (at->repeats.v[i] < 0)
 			return diag_error(d, n->loc, 305, "Tile: repeats[%d] is %lld", i, (long long)at->repeats.v[i]);
 		loops += (t.dim[i] != 1) + (at->repeats.v[i] != 1);
-		t.dim[i] *= at->repeats.v[i];
+		if (!dim_times(n, d, i, at->repeats.v[i], &t.dim[i]))
+			return false;
 	}
 	if (loops > NEST_LOOPS)
 		return diag_error(d, n->loc, 305, "Tile: %d axes of %s repeated at once is above %d loops", loops,

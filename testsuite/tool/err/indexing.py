@@ -52,5 +52,11 @@ KINDS = {
     'eye-like-dtype': lambda: model('EyeLike', 'x', dtype=FAR),
     'node-no-output': lambda: graph([node('Constant', [], ['c0'], value_ints=[8, 4]), node('Expand', ['x', 'c0'], []), node('Relu', ['x'], ['y'])],
                                [], (8, 4), (8, 4)),
+    'div-by-zero': lambda: graph([node('Constant', [], ['c0'], value_ints=[3, 0, 1]), node('Constant', [], ['c1'], value_int=8),
+                                 node('Div', ['c1', 'c0'], ['c2']), node('Expand', ['x', 'c2'], ['y'])], [], (8, 4), (8, 4)),
+    'mod-by-zero': lambda: graph([node('Constant', [], ['c0'], value_int=0), node('Cast', ['x'], ['i'], to=6), node('Mod', ['x', 'c0'], ['y'])],
+                                 [], (8, 4), (8, 4)),
+    'tile-wraps': lambda: model('Tile', 'x', [2 ** 61, 1]),
+    'split-wraps': lambda: model('Split', 'x', [FAR, FAR, 6], k=3, axis=1),
     'eye-like-rank': lambda: model('EyeLike', 'x', x=(8,)),
 }

@@ -22,7 +22,7 @@ def body(name, nodes, outputs, inputs=(), inits=()):
 
 def function(name, inputs, outputs, nodes, opset=14):
     return field(1, name.encode()) + names(4, inputs) + names(5, outputs) + b''.join(field(7, n) for n in nodes) + \
-        field(9, field(1, b'') + field(2, opset)) + field(10, b'f')
+        (field(9, field(1, b'') + field(2, opset)) if opset else b'') + field(10, b'f')
 
 
 def model(nodes, inputs, functions=(), outputs=('y',)):
@@ -197,6 +197,7 @@ KINDS = {
     'function-inputs': lambda: model(call(['x', 'x']), X, [function('F', ['x'], ['y'], NEG)]),
     'function-outputs': lambda: model(call(outputs=['a', 'y']), X, [function('F', ['x'], ['y'], NEG)]),
     'function-outside': lambda: model(call(), X, [function('F', ['a'], ['y'], NEG)]),
+    'function-no-opset': lambda: model(call(), X, [function('F', ['x'], ['y'], [node('Gelu', ['x'], ['y'])], opset=0)]),
     'function-undefined': lambda: model(call(), X, [function('F', ['x'], ['z'], NEG)]),
     'function-twice': lambda: model(call(), X, [function('F', ['x'], ['y'], NEG)] * 2),
     'function-missing': lambda: model(call(), X),

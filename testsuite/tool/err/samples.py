@@ -50,6 +50,7 @@ KINDS = {
     'labels-64': lambda: npy((64,), '<i8'),
     'labels-outside': lambda: with_value(npy((64,), '<i8'), 37, '<q', 10),
     'labels-negative': lambda: with_value(npy((64,), '<i8'), 5, '<q', -1),
+    'labels-least': lambda: with_value(npy((64,), '<i8'), 5, '<q', -2 ** 63),
     'labels-last': lambda: with_value(npy((64,), '<i8'), 63, '<q', 9),
     'images-nan': lambda: with_value(npy((64, 1, 28, 28)), 3 * 784 + 5, '<f', float('nan')),
     'images-infinite': lambda: with_value(npy((64, 1, 28, 28)), 3 * 784 + 5, '<f', float('inf')),
