@@ -318,6 +318,20 @@ static bool single(Compile *c, const Rule *r, const char *many, const char *dir,
 	return compile_read(&s) && compile_plan(&s, NULL) && build_and_run(&s, dir, steps * share, more);
 }
 
+/* Errors alone are told of it: it is the same model, of which the plan's own compilation has said the rest. */
+static bool single_quiet(Compile *c, const Rule *r, const char *many, const char *dir, int threads)
+{
+	Diag *d = c->d;
+	const bool quiet = d->quiet, werror = d->werror;
+
+	d->quiet = true;
+	d->werror = false;
+	const bool ok = single(c, r, many, dir, threads);
+	d->quiet = quiet;
+	d->werror = werror;
+	return ok;
+}
+
 int verify_main(Compile *c)
 {
 	const char *base = c->o->out;
@@ -344,7 +358,7 @@ int verify_main(Compile *c)
 	c->o->t.target.apart = true;
 	if (!compile_read(c) || !compile_plan(c, NULL) || !verify_rule(c, &rule) ||
 		(verify_tell(c, rule), !build_and_run(c, many, verify_steps(c, rule), telling(rule))) ||
-		!single(c, rule, many, one, c->o->t.target.threads))
+		!single_quiet(c, rule, many, one, c->o->t.target.threads))
 		status = c->d->last_code == 805            ? EXIT_DIFFERS
 		         : compile_status(c) == EXIT_USAGE ? EXIT_INPUT
 		                                           : compile_status(c);
