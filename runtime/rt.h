@@ -486,6 +486,7 @@ void rt_weights_save(const pd_program *p, const char *arena, const char *path, r
 /* ---- resume.c ---- */
 /* Loads what --resume names and sets rt_step. false: there is no checkpoint yet, and none was named. */
 bool rt_resume(const pd_program *p, const rt_options *o, char *arena);
+bool rt_is_folder(const char *path);
 
 /* ---- checkpoint.c ---- */
 void rt_checkpoint_open(const pd_program *p, const rt_options *o, const char *arena); /* before step rt_step */

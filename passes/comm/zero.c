@@ -79,13 +79,20 @@ void update_in_parts(Node *update, int64_t part)
 	attr_set_int(update, "part", part);
 }
 
+static bool is_divisible(const Node *update)
+{
+	return optab[update->op]->flags & OP_UPDATE && op_attr(update->op, "part") && update->op != OP_SquareSum;
+}
+
+/* Of an update that has something to divide: a weight, its gradient and their count, and for --zero 1 a state. */
+static int least_inputs(const Stage *s, PassCx *cx) { return stage_zero(&cx->train->plan, s->id) > 1 ? 3 : 4; }
+
 /* Divides the states of one update; false: there are none (and nothing else to divide), or they stay whole. */
 static bool divide(Node *n, const Stage *s, PassCx *cx)
 {
 	const PlanSettings *p = &cx->train->plan;
-	const int least = stage_zero(p, s->id) > 1 ? 3 : 4;
 
-	if (!(optab[n->op]->flags & OP_UPDATE) || !op_attr(n->op, "part") || n->op == OP_SquareSum || n->nin < least)
+	if (!is_divisible(n) || n->nin < least_inputs(s, cx))
 		return false;
 	const int64_t part = part_of(type_numel(&n->in[0]->type), s->replicas);
 	if (!part)
@@ -171,19 +178,38 @@ static int divide_stage(Module *m, Stage *s, PassCx *cx)
 	return divided;
 }
 
+/* Has a stage updates of which --zero could divide something, were they large enough? */
+static bool could_divide(const Stage *s, PassCx *cx)
+{
+	const int least = least_inputs(s, cx);
+
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (is_divisible(n) && n->nin >= least)
+			return true;
+	return false;
+}
+
 static void nothing_divided(const Module *m, PassCx *cx, int most)
 {
 	const PlanSettings *p = &cx->train->plan;
-	bool own = false;
+	bool own = false, replicas = false, state = false;
 
-	for (int i = 0; i < m->nstage; i++)
+	for (int i = 0; i < m->nstage; i++) {
+		const Stage *s = m->stage[i];
+		const bool asked = stage_zero(p, i) && s->replicas > 1 && !s->server;
+
 		own |= stage_shard(p, i) && stage_zero(p, i);
+		replicas |= asked;
+		state |= asked && could_divide(s, cx);
+	}
+	const char *why =
+		!replicas ? own ? "no stage that has it has replicas" : "no stage has replicas"
+		: !state  ? most > 1 ? "nothing that replicas have is trained" : "the optimizer has no state"
+			  : "parameters are too small for parts, or are those of stages that do not divide them alike";
 	if (own)
-		diag_warn(cx->d, FILELOC(p->given->file), "zero",
-			"shard divides nothing: no stage that has it has replicas, or the optimizer has no state");
+		diag_warn(cx->d, FILELOC(p->given->file), "zero", "shard divides nothing: %s", why);
 	else
-		diag_warn(cx->d, FILELOC(m->file), "zero",
-			"--zero %d divides nothing: no stage has replicas, or the optimizer has no state", most);
+		diag_warn(cx->d, FILELOC(m->file), "zero", "--zero %d divides nothing: %s", most, why);
 }
 
 bool pass_zero(Module *m, PassCx *cx)

@@ -20,18 +20,29 @@ bool schedule_splits(ScheduleSpec s)
 	return false;
 }
 
+/* Stages on the same devices that have unlike numbers of replicas; rule: which ones a schedule puts there. */
+static bool unlike(const char *name, const char *rule, int s, const int *replicas, const Placement *p, Diag *d)
+{
+	int t = 0;
+
+	while (p->group[t] != p->group[s])
+		t++;
+	return diag_error(d, NOLOC, 511,
+		"schedule %s puts stages %d and %d on the same devices%s: stage %d has %d replica%s, stage %d has %d; "
+		"give both the same number",
+		name, t, s, rule, t, replicas[t], replicas[t] == 1 ? "" : "s", s, replicas[s]);
+}
+
 /* Fills ranks from groups. */
-static bool give_ranks(Arena *a, const char *name, int nstage, const int *replicas, Placement *p, Diag *d)
+static bool give_ranks(
+	Arena *a, const char *name, const char *rule, int nstage, const int *replicas, Placement *p, Diag *d)
 {
 	int *of = NEWN(a, int, p->ngroup), *first = NEWN(a, int, p->ngroup);
 
 	for (int s = 0; s < nstage; s++) {
 		const int was = of[p->group[s]];
 		if (was && was != replicas[s])
-			return diag_error(d, NOLOC, 511,
-				"schedule %s: stage %d has %d replicas, but an earlier stage of the same "
-				"devices has %d; give all stages of a device the same number",
-				name, s, replicas[s], was);
+			return unlike(name, rule, s, replicas, p, d);
 		of[p->group[s]] = replicas[s];
 	}
 	for (int g = 0; g < p->ngroup; g++) {
@@ -56,7 +67,15 @@ static bool place_listed(
 				"make it fit",
 				x->replicas[t], t, replicas[t]);
 	*p = (Placement){ .ngroup = x->ngroup, .group = x->group, .rank = NEWN(a, int, nstage) };
-	return give_ranks(a, name, nstage, replicas, p, d);
+	return give_ranks(a, name, "", nstage, replicas, p, d);
+}
+
+/* Which stages share devices, of n on so many groups. */
+static const char *rule_of(Arena *a, SchedulePlacement place, int groups, int n)
+{
+	return place == PLACED_VEE     ? arena_printf(a, " (s and %d - s)", n - 1)
+	       : place == PLACED_CYCLE ? arena_printf(a, " (s and s + %d)", groups)
+	                               : "";
 }
 
 static int group_of(SchedulePlacement place, int s, int groups, int nstage)
@@ -86,5 +105,5 @@ bool plan_place(Arena *a, ScheduleSpec schedule, int nstage, const int *replicas
 			name, nstage, v, nstage < v ? v : nstage / v * v, (nstage / v + (nstage < v ? 2 : 1)) * v);
 	for (int s = 0; s < nstage; s++)
 		p->group[s] = group_of(place, s, groups, nstage);
-	return give_ranks(a, name, nstage, replicas, p, d);
+	return give_ranks(a, name, rule_of(a, place, groups, nstage), nstage, replicas, p, d);
 }

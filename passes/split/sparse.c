@@ -123,6 +123,8 @@ static void warn_dense(const Module *m, const Stage *s, const Value *w, Node **g
 	const double r = s->replicas, table = (double)value_bytes(w);
 	double rows = 0;
 
+	if (s->replicas < 2) /* nothing travels */
+		return;
 	for (int i = 0; i < n; i++)
 		if (gather[i])
 			rows += (double)(value_bytes(gather[i]->in[0]) + 4 * type_numel(&gather[i]->in[1]->type));

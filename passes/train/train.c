@@ -453,6 +453,20 @@ static void join_terms(Builder *b, Term *t, int n, PassCx *cx)
 	graph_output(b->g, loss);
 }
 
+/* A loss of an output that is not said, where there are several. */
+static bool loss_open(const Graph *g, LossKind kind, PassCx *cx)
+{
+	const char *word = setting_word(SET_OF_LossKind, (int)kind), *all = "";
+	const bool ce = kind == LOSS_SOFTMAX_CE;
+
+	for (int i = 0; i < g->nout; i++)
+		all = arena_printf(cx->scratch, "%s%s%s", all, i ? ", " : "", g->out[i]->name);
+	return diag_error(cx->d, FILELOC(g->module->file), 310,
+		"loss %s: the model has %d outputs (%s); say which one in train.yaml, loss: [{type: %s, %s: %s, %s: NAME}]; more than "
+		"one entry is a sum",
+		word, g->nout, all, word, ce ? "logits" : "output", g->nout ? g->out[0]->name : "NAME", "labels");
+}
+
 static bool attach_loss(Module *m, PassCx *cx)
 {
 	const Training *t = cx->train;
@@ -472,9 +486,7 @@ static bool attach_loss(Module *m, PassCx *cx)
 		LossTerm one = lt[i];
 		if (!one.output) { /* softmax_ce or mse on the only output */
 			if (m->graph->nout != 1)
-				return diag_error(cx->d, FILELOC(m->file), 310,
-					"loss %s: the model has %d outputs; say which one",
-					setting_word(SET_OF_LossKind, (int)one.kind), m->graph->nout);
+				return loss_open(m->graph, one.kind, cx);
 			one.output = m->graph->out[0]->name;
 		}
 		if (!add_term(&b, &one, &term[i], cx))

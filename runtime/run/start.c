@@ -2,6 +2,7 @@
  * loop, the results. */
 #include "rt.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -542,6 +543,9 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	announce(p, o);
 	if (o->dry_run)
 		return false;
+	if (rt_step > 0 && rt_step >= last_step && rt_leads(p) && rt_log >= RT_LOG_NOTE)
+		printf("nothing is left to do: %" PRId64 " steps are done, %" PRId64 " asked (--steps)\n", rt_step,
+			last_step);
 	if (rt_leads(p))
 		rt_results_take(p, o);
 	rt_watch_open(p, o, last_step);

@@ -17,22 +17,22 @@ typedef struct choice {
 	char dir[CK_PATH];
 } choice;
 
+#define WEIGHTS_ALONE \
+	"; its weights alone: pdcc export %s --model MODEL.onnx -o w.safetensors, then --weights w.safetensors"
+
 /* The two values that a checkpoint and this run must have in common. */
 static void same_text(const char *folder, const char *what, const char *there, const char *here)
 {
 	if (*there && *here && strcmp(there, here))
-		rt_fail(RT_ERROR, "R413",
-			"%s was written with %s %s, this run has %s; for its weights alone: --weights", folder, what,
-			there, here);
+		rt_fail(RT_ERROR, "R413", "%s was written with %s %s, this run has %s" WEIGHTS_ALONE, folder, what,
+			there, here, folder);
 }
 
 static void same_number(const char *folder, const char *what, int64_t there, int64_t here)
 {
 	if (there != here)
-		rt_fail(RT_ERROR, "R413",
-			"%s was written with %s %" PRId64 ", this run has %" PRId64
-			"; for its weights alone: --weights",
-			folder, what, there, here);
+		rt_fail(RT_ERROR, "R413", "%s was written with %s %" PRId64 ", this run has %" PRId64 WEIGHTS_ALONE,
+			folder, what, there, here, folder);
 }
 
 static void compare(const pd_program *p, const rt_options *o, const char *dir, const ck_manifest *m)
@@ -83,7 +83,7 @@ static int64_t newest(const char *dir, ck_manifest *m)
 	return found;
 }
 
-static bool is_folder(const char *path)
+bool rt_is_folder(const char *path)
 {
 	struct stat st;
 
@@ -123,7 +123,7 @@ static void choose(const pd_program *p, const rt_options *o, choice *c)
 	}
 	if (c->step < 0 && *o->resume)
 		rt_fail(RT_ERROR, "R411", "%s: %s", path,
-			is_folder(path) ? "there is no whole checkpoint in this folder" : strerror(errno));
+			rt_is_folder(path) ? "there is no whole checkpoint in this folder" : strerror(errno));
 	if (c->step < 0)
 		return;
 	compare(p, o, c->dir, &m);
@@ -176,7 +176,7 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 	if (!*o->resume && (!o->ckpt || !*o->ckpt))
 		rt_fail(RT_USAGE, "R001",
 			"--resume without a folder or file takes the newest of --ckpt, which is not said");
-	if (*o->resume && !is_folder(o->resume)) {
+	if (*o->resume && !rt_is_folder(o->resume)) {
 		rt_step = rt_weights_step(o->resume);
 		if (rt_step > INT64_MAX / 4 / (p->micro * p->microbatches)) /* samples are counted in 64 bits */
 			rt_fail(RT_ERROR, "R401", "%s: after step %" PRId64 ", which no run comes to", o->resume,

@@ -354,6 +354,10 @@ void rt_weights_load(const pd_program *p, char *arena, const char *path, rt_need
 	st_file f = { .step = -1 };
 	const char *why;
 
+	if (path && *path && rt_is_folder(path))
+		rt_fail(RT_ERROR, "R401",
+			"%s is a folder; of a checkpoint: pdcc export %s --model MODEL.onnx -o w.safetensors", path,
+			path);
 	if (path && *path && !st_open(&f, path, &why))
 		rt_fail(RT_ERROR, "R401", "%s: %s", path, why);
 	rt_weights_from(p, arena, &f, 1, path, need);

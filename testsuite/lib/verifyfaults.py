@@ -63,6 +63,17 @@ FAULTS = {
     'a later step in 16 bits': (MLP, HALVES,
                                 [('stage0/stage0.c', 'pd_gradient(0, ', 'static int step;\n\tif (step++ == 1)\n\t\tP->m_l_1_weight[9] += 0.1f;\n\tpd_gradient(0, ')],
                                 r"tensor 'm.l.1.weight' differs first: by 0.\d*, its largest value"),
+    # and those of what 16 bits make of a gradient, and of a sum that travels packed
+    'sum of a tensor group in 16 bits': (LENET, [*SHARED, '--amp', 'bf16'],
+                                         [('runtime/tensor.c', 'add(first, k == rt_member ? y : with[k].recv, count, f64);', 'add(first, k == rt_member ? y : with[k].recv, count - 1, f64);')],
+                                         r"'d.m.f3.bias' of microbatch 0 differs first: .*'/m/f3/Gemm' Gemm, made by B0 on device 0 \(stage 0\)"),
+    'gradient of a member in 16 bits': (LENET, [*SHARED, '--amp', 'bf16'],
+                                        [('stage0/stage0.c', 'pd_value("d.m.f3.bias"', 'if (mb == 2) d_m_f3_bias[3] *= 1.2f; pd_value("d.m.f3.bias"')],
+                                        r"'d.m.f3.bias' of microbatch 2 differs first: element 3 is .*; 1 of 10 .*'/m/f3/Gemm' Gemm, made by B2 on device 0 \(stage 0\)"),
+    'scale of a packed sum': (MLP, [*PAIR, '--compress', 'q8'], [('runtime/compress.c', 'step * (float)q[i]', '1.05f * step * (float)q[i]')],
+                              r"the gradient of 'm.l.2.bias' differs first: element \d is .*'/m/l.2/Gemm' Gemm, summed by SYNC \(AllReduce\) on device 0 \(stage 0\)"),
+    'bits of a packed sum': (MLP, [*PAIR, '--compress', 'bf16'], [('runtime/compress.c', ': up >> 16);', ': (up >> 16) & 0xFFF0);')],
+                             r"the gradient of 'm.l.2.bias' differs first: element \d is .*'/m/l.2/Gemm' Gemm, summed by SYNC \(AllReduce\) on device 0 \(stage 0\)"),
     'ring': (MLP, [*PAIR, '--allreduce', 'ring'], [('runtime/allreduce.c', 'add(at, incoming[k % WINDOW], count);',
                                                     'add(at, incoming[k % WINDOW], count - (count > 1));'),
                                                    ('runtime/allreduce.c', 'rt_shared(j->group->rank[(self + n - 1) % n]);', '0; /* not as it arrives */')],
@@ -198,7 +209,7 @@ FAULTS = {
                                    r"update 0: the updated 'm.l.0.weight' differs first: .*'/m/l.0/Gemm' Gemm, written by UPDATE on device 2 \(server 1\)"),
 }
 SHARE = ('message forward', 'lost gradient', 'backward kernel', 'tree', 'server', 'clip', 'recompute', 'loss of the second member',
-         'one element of a part', 'a later step in 16 bits', 'version that a stage says it reads', 'versions of 2BW', 'gradient that a server counts twice')     # what CTest takes
+         'one element of a part', 'a later step in 16 bits', 'scale of a packed sum', 'version that a stage says it reads', 'versions of 2BW', 'gradient that a server counts twice')     # what CTest takes
 
 
 def plant(folder, edits):

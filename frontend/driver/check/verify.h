@@ -37,6 +37,23 @@ void verify_tell(Compile *c, const Rule *r);
 double verify_stride(const Compile *c);
 /* What a gradient is beside the largest of all where it may be roundings alone. */
 double verify_noise(const Compile *c);
-bool verify_first_step(Compile *c, const Rule *r, const char *many, const char *one, bool exact);
+
+/* verify_slack.c: what the roundings of the first step may make of what is compared behind the last. */
+typedef struct Slack {
+	const char *name;     /* a trained parameter, or a state of one */
+	double gradient, far; /* how far its gradient may lie apart; itself, by an update */
+} Slack;
+
+typedef struct Slacks {
+	Slack *v;
+	int n, cap;
+	double loss; /* the same of the loss, by an update */
+} Slacks;
+
+const Slack *slack_find(const Slacks *s, const char *name); /* NULL: none */
+
+/* wide: the folder of one device's run in f32 where that of `one` is in 16 bits; NULL: they are in f32. */
+bool verify_first_step(
+	Compile *c, const Rule *r, const char *many, const char *one, const char *wide, bool exact, Slacks *later);
 
 #endif

@@ -5,8 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/state/first_step.h"
-#include "frontend/driver/check/verify.h"
+#include "frontend/driver/check/verify_told.h"
 
 enum { MOST_GRADIENTS = 1 << 30 }; /* bytes of the gradients of microbatches; beyond, their sums alone are told */
 
@@ -15,8 +14,10 @@ enum { MOST_GRADIENTS = 1 << 30 }; /* bytes of the gradients of microbatches; be
 static void tell(Compile *c, Map *told, const Graph *g, OpKind op)
 {
 	for (const Node *n = g ? g->first : NULL; n; n = n->next)
-		if (n->op == op && n->in[0]->kind == VAL_NODE)
+		if (n->op == op && n->in[0]->kind == VAL_NODE) {
 			map_put(told, n->in[0]->name, c);
+			map_put(told, slack_name_in_f32(c->a, n->in[0]->name), c);
+		}
 }
 
 void verify_tell(Compile *c, const Rule *r)
@@ -40,20 +41,6 @@ void verify_tell(Compile *c, const Rule *r)
 
 /* ---- what they told ---- */
 
-typedef struct Told {
-	first_record r;
-	const char *name, *data;
-	int64_t micro;    /* microbatches and, of sums and what is updated, updates before it */
-	int rank, member; /* which of its tensor group */
-	bool used;
-} Told;
-
-typedef struct Tells {
-	Told *v;
-	int n, cap;
-	int64_t per_step; /* microbatches */
-} Tells;
-
 static bool read_rank(Compile *c, Tells *to, const char *dir, int rank, int member)
 {
 	const char *path = arena_printf(c->a, member ? "%s/run/rank%d.%d" : "%s/run/rank%d", dir, rank, member);
@@ -76,25 +63,6 @@ static bool read_rank(Compile *c, Tells *to, const char *dir, int rank, int memb
 	return at == size || diag_error(c->d, NOLOC, 803, "%s is cut short", path);
 }
 
-static double element(const Told *t, int64_t i)
-{
-	double wide;
-	float f;
-
-	if (t->r.size == 8)
-		return memcpy(&wide, t->data + 8 * i, 8), wide;
-	return memcpy(&f, t->data + 4 * i, 4), (double)f;
-}
-
-static double largest(const Told *t)
-{
-	double top = 0;
-
-	for (int64_t i = 0; i < t->r.n; i++)
-		top = fmax(top, fabs(element(t, i)));
-	return top;
-}
-
 /* ---- two of them ---- */
 
 typedef struct Wrong {
@@ -102,20 +70,16 @@ typedef struct Wrong {
 	double far, ours, theirs;
 } Wrong;
 
-typedef struct Step Step;
-static double stride_at(const Step *s, const Told *g, int64_t i);
-
-/* x of the distributed run lies within y of the one device, whose gradient is g (NULL: not told). slack: what elements may differ
- * by; negative: not a bit. */
-static Wrong differ(const Step *s, const Told *x, const Told *y, const Told *g, double slack)
+/* x of the distributed run lies within y of the one device. slack: what elements may differ by; negative: not a bit. */
+static Wrong differ(const Told *x, const Told *y, const Stride *most, double slack)
 {
 	const int64_t from = x->r.at - y->r.at;
 	Wrong w = { 0 };
 
 	for (int64_t i = 0; i < x->r.n; i++) {
-		const double a = element(x, i), b = element(y, from + i);
+		const double a = told_element(x, i), b = told_element(y, from + i);
 		const bool same = slack < 0 ? memcmp(&a, &b, sizeof a) == 0
-		                            : a == b || fabs(a - b) <= fmax(slack, stride_at(s, g, from + i)) ||
+		                            : a == b || fabs(a - b) <= fmax(slack, slack_stride(most, from + i)) ||
 		                                      (isnan(a) && isnan(b));
 
 		if (same)
@@ -125,57 +89,6 @@ static Wrong differ(const Step *s, const Told *x, const Told *y, const Told *g, 
 		w.far = fmax(w.far, fabs(a - b));
 	}
 	return w;
-}
-
-struct Step {
-	Compile *c;
-	const Rule *rule; /* NULL: the first step alone is told */
-	Tells many, one;
-	bool exact;
-	double gradient; /* the largest of any gradient of the one device */
-};
-
-double verify_stride(const Compile *c)
-{
-	const Optimizer *o = &c->o->t.model.opt;
-
-	switch (o->kind) {
-	case OPT_ADAM:
-	case OPT_ADAMW:
-	case OPT_ADAGRAD: return 2 * opt_get(o, OPT_LR);
-	case OPT_RMSPROP: return 2 * opt_get(o, OPT_LR) / sqrt(1 - opt_get(o, OPT_ALPHA));
-	default: return 0;
-	}
-}
-
-double verify_noise(const Compile *c) { return c->o->t.target.amp.kind == AMP_OFF ? 1e-5 : 1e-4; }
-
-/* What element i of an update may differ by, whose gradient is g: each before it may have gone astray. */
-static double stride_at(const Step *s, const Told *g, int64_t i)
-{
-	return g && i < g->r.n && fabs(element(g, i)) <= verify_noise(s->c) * s->gradient
-	               ? 1.01 * (double)(g->micro + 1) * verify_stride(s->c)
-	               : 0;
-}
-
-/* Of what was updated: its gradient on the one device, where that is told whole. */
-static const Told *gradient_of(const Step *s, const Told *y)
-{
-	for (int i = 0; i < s->one.n && y->r.kind == FIRST_UPDATED; i++)
-		if (s->one.v[i].r.kind == FIRST_GRADIENT && s->one.v[i].micro == y->micro &&
-			!strcmp(s->one.v[i].name, y->name))
-			return &s->one.v[i];
-	return NULL;
-}
-
-static bool gradient(const Told *t) { return t->r.kind == FIRST_GRADIENT || strncmp(t->name, "d.", 2) == 0; }
-
-/* Sums that are added in another order differ by roundings of what was added, which may be much more than what is left. */
-static double slack_of(const Step *s, const Told *y)
-{
-	if (s->exact)
-		return -1;
-	return fmax(1e-3 * largest(y), gradient(y) ? verify_noise(s->c) * s->gradient : 1e-6);
 }
 
 /* ---- names ---- */
@@ -323,7 +236,7 @@ static bool astray(const Step *s, const Told *v, int64_t *want)
 	if (v->r.kind != FIRST_VERSION || s->rule->servers || (backward && !stage->versions))
 		return false;
 	*want = verify_version(s->rule, stage->id, v->r.step, backward) - verify_began(s->rule, v->r.step);
-	return element(v, 0) != (double)*want;
+	return told_element(v, 0) != (double)*want;
 }
 
 static const char *versions_of(const Step *s, const Told *x)
@@ -334,7 +247,7 @@ static const char *versions_of(const Step *s, const Told *x)
 
 		if (v->rank == x->rank && v->micro == x->micro && !strcmp(v->name, x->r.action) && astray(s, v, &want))
 			return arena_printf(s->c->a, ", which reads version %.0f of its weights, by %s version %lld",
-				element(v, 0), s->rule->name, (long long)want);
+				told_element(v, 0), s->rule->name, (long long)want);
 	}
 	return "";
 }
@@ -382,6 +295,7 @@ static bool not_missing(const Step *s, const Told *y)
 static bool agrees(const Step *s, const Told *y)
 {
 	const double slack = slack_of(s, y);
+	const Stride most = slack_strides(s, y);
 	const Told *last = NULL;
 
 	for (int received = 0; received < 2; received++)
@@ -391,7 +305,7 @@ static bool agrees(const Step *s, const Told *y)
 				continue;
 			if (y->r.kind == FIRST_LOSS && last && (x->rank != last->rank || x->member == last->member))
 				continue; /* a microbatch may have several: one of each member */
-			const Wrong w = differ(s, x, y, gradient_of(s, y), slack);
+			const Wrong w = differ(x, y, &most, slack);
 			x->used = true;
 			last = x;
 			if (w.n)
@@ -452,12 +366,13 @@ static bool nothing_else(const Step *s)
 			return diag_error(s->c->d, NOLOC, 805,
 				"step %lld: %s%d on device %d (stage %d) reads version %.0f of its weights, by %s version %lld",
 				(long long)x->r.step, x->name, x->r.mb, first_task(s->c->m, x->rank), stage->id,
-				element(x, 0), s->rule->name, (long long)want);
+				told_element(x, 0), s->rule->name, (long long)want);
 	}
 	return true;
 }
 
-bool verify_first_step(Compile *c, const Rule *r, const char *many, const char *one, bool exact)
+bool verify_first_step(
+	Compile *c, const Rule *r, const char *many, const char *one, const char *wide, bool exact, Slacks *later)
 {
 	Step s = { .c = c, .rule = r, .exact = exact };
 	int ranks = 0;
@@ -474,8 +389,10 @@ bool verify_first_step(Compile *c, const Rule *r, const char *many, const char *
 				return false;
 	if (!read_rank(c, &s.one, one, 0, 0))
 		return false;
-	for (int i = 0; i < s.one.n; i++)
-		if (s.one.v[i].r.kind == FIRST_GRADIENT)
-			s.gradient = fmax(s.gradient, largest(&s.one.v[i]));
+	s.wide.per_step = s.one.per_step;
+	if (wide && !read_rank(c, &s.wide, wide, 0, 0))
+		return false;
+	slack_measure(&s);
+	slack_later(&s, later);
 	return step_by_step(&s) && nothing_else(&s);
 }

@@ -72,6 +72,8 @@ static const char *refuses(const Compile *c, const Rule *r)
 		return "wants tables in one piece each (--partitions 1)";
 	if (r->servers && c->o->t.target.amp.kind != AMP_OFF)
 		return "has no formula for what travels to servers in 16 bits (--amp)";
+	if (c->o->t.comm.compress.codec != CODEC_NONE)
+		return "has no bound for what packed sums (--compress) make of later steps";
 	if (pipeline && c->o->t.plan.warmup_epochs)
 		return "wants --warmup-steps in place of --warmup-epochs";
 	if (c->o->t.plan.warmup_steps && rounds(r))

@@ -500,7 +500,7 @@ const Opt opt_table[] = {
 	{ "Train", "clip-norm", "X", "largest norm of the gradient over all parameters", CALL, 0, o_clip_norm, 0, 0, 0 },
 	{ "Train", "gnorm", NULL, "the norm of the gradient over all parameters, in progress lines and metrics; told with --clip-norm too", FLAG,
 		TR(loop.gnorm), 0, 0, 0, 0 },
-	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said, of asynchronous plans enough to read older weights", INT, TR(loop.steps), 0, 0, 0, (int64_t)1 << 40 },
+	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said, of asynchronous plans enough to read older weights", INT, TR(loop.steps), 0, 0, 1, (int64_t)1 << 40 },
 	{ "Train", "epochs", "N", "the run passes over its samples so often, in place of --steps", INT, TR(loop.epochs), 0, 0, 1, 1 << 30 },
 	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(loop.seed), 0, 0, 0, INT64_MAX },
 	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(data.shuffle), 0, 0, 0, 0 },

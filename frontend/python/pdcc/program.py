@@ -51,24 +51,26 @@ def run(folder, steps, progress=False):
     """Builds what was written; the losses of a run."""
     call('make', '-s', '-C', folder)
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
-    p = subprocess.Popen(['bin/pdrun', '.', '--', '--steps', str(steps)], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                         stdin=subprocess.DEVNULL)
     tail = []
-    for line in p.stdout:
-        tail = tail[-30:] + [line.decode(errors='replace')]
-        m = re.match(r'step +(\d+)/(\d+).*?(loss \S+)', tail[-1])
-        if m and progress:
-            done = 30 * int(m[1]) // int(m[2])
-            print(f"\r[{'#' * done}{'.' * (30 - done)}] {m[1]}/{m[2]} {m[3]} ", end='', file=sys.stderr, flush=True)
+    with subprocess.Popen(['bin/pdrun', '.', '--', '--steps', str(steps)], cwd=folder, env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as p:
+        for line in p.stdout:
+            tail = tail[-30:] + [line.decode(errors='replace')]
+            m = re.match(r'step +(\d+)/(\d+).*?(loss \S+)', tail[-1])
+            if m and progress:
+                done = 30 * int(m[1]) // int(m[2])
+                print(f"\r[{'#' * done}{'.' * (30 - done)}] {m[1]}/{m[2]} {m[3]} ", end='', file=sys.stderr, flush=True)
     sys.stderr.write('\n' * bool(progress))
-    need(not p.wait(), ''.join(tail).strip())
-    return [float(line.split()[1]) for line in open(os.path.join(folder, 'run', 'latest', 'losses.txt')) if line.strip() and line[0] != '#']
+    need(not p.returncode, ''.join(tail).strip())
+    with open(os.path.join(folder, 'run', 'latest', 'losses.txt')) as f:
+        return [float(line.split()[1]) for line in f if line.strip() and line[0] != '#']
 
 def trained(folder):
     """{name: tensor} of the weights and running statistics that a run left."""
     path = os.path.join(folder, 'run', 'latest', 'trained.safetensors')
     need(os.path.exists(path), f'{path} is not there: make run has not ended in {folder}')
-    blob = open(path, 'rb').read()
+    with open(path, 'rb') as f:
+        blob = f.read()
     start = 8 + struct.unpack('<Q', blob[:8])[0]
     kinds, out = {'F32': torch.float32, 'F64': torch.float64, 'F16': torch.float16, 'BF16': torch.bfloat16}, {}
     for name, t in json.loads(blob[8:start]).items():

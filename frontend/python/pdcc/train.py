@@ -51,7 +51,9 @@ def columns(dataset):
 
 def coupled(call, model, folder):
     """Says where the loss of a step in microbatches is not that of the whole batch, on the first step, in two or more parts."""
-    many, parts = json.load(open(f'{folder}/plan.json'))['microbatches'], next((d for d in range(2, call.batch + 1) if call.batch % d == 0), 1)
+    with open(f'{folder}/plan.json') as f:
+        many = json.load(f)['microbatches']
+    parts = next((d for d in range(2, call.batch + 1) if call.batch % d == 0), 1)
     if many < 2 or parts < 2 or random(model):
         return
     want, got = step(call, torch.float32)[0], emitted(call, model, [], call.batch // parts)[0]

@@ -50,6 +50,8 @@ KINDS = {
     'external': copy(os.path.join(MODELS, 'lenet', 'train_loss.onnx')),
     'two-batches': lambda: tiny.graph([tiny.node('MatMul', ['x', 'w'], ['h']), tiny.node('MatMul', ['t', 'h'], ['y'])],
                                       [tiny.weight('w', (3, 4))], (7, 3), (5, 4), t=(5, 7)),
+    'two-outputs': lambda: tiny.graph([tiny.node('MatMul', ['x', 'w'], ['y']), tiny.node('MatMul', ['x', 'v'], ['box'])],
+                                      [tiny.weight('w', (16, 4)), tiny.weight('v', (16, 3))], (8, 16), (8, 4), outputs={'box': (8, 3)}),
     'conv-strides': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 1, 30), strides=[2**62, 1]),
     'external-w': lambda: tiny.model('MatMul', (8, 4), (4, 4), (8, 4), location='w.bin'),
     'attribute-kind': lambda: tiny.model('Softmax', (8, 10), None, (8, 10), axis=1.5),

@@ -62,10 +62,11 @@ def in_module(node, *scopes):
     return node + field(9, field(1, b'pkg.torch.onnx.name_scopes') + field(2, repr(list(scopes)).encode()))
 
 
-def graph(nodes, weights, x, y, opset=14, **more):
+def graph(nodes, weights, x, y, opset=14, outputs=None, **more):
     """A model of these NodeProtos and TensorProtos from input x (and more inputs) to output y, given by their shapes."""
     g = b''.join(field(1, n) for n in nodes) + field(2, b'tiny') + b''.join(field(5, w) for w in weights)
-    g += b''.join(field(11, value_info(n, s)) for n, s in {'x': x, **more}.items()) + field(12, value_info('y', y))
+    g += b''.join(field(11, value_info(n, s)) for n, s in {'x': x, **more}.items())
+    g += b''.join(field(12, value_info(n, s)) for n, s in {'y': y, **(outputs or {})}.items())
     return field(1, 8) + field(7, g) + field(8, field(1, b'') + field(2, opset))
 
 
