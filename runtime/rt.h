@@ -373,6 +373,7 @@ extern int64_t rt_update_step; /* the step it is of */
 typedef enum rt_flow_kind { RT_FLOW_FORWARD, RT_FLOW_TRAIN, RT_FLOW_WHOLE } rt_flow_kind;
 void rt_flow_run(
 	const pd_program *p, int64_t steps, rt_flow_kind kind, void (*result)(int64_t step, void *to), void *to);
+double rt_flow_seconds(void); /* of a step, of those whose results are told */
 void rt_flow_report(int mb, double loss, double count);
 void rt_flow_hits(int mb, double hits, double of);
 double rt_flow_count(void);

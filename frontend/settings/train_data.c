@@ -120,6 +120,10 @@ bool training_complete(Training *t, Diag *d)
 	if (t->loop.steps && t->loop.epochs)
 		return diag_error(d, at, 9, "steps %lld and epochs %lld are two lengths of one run; say one of them",
 			(long long)t->loop.steps, (long long)t->loop.epochs);
+	if (t->loop.microbatches && t->loop.global)
+		return diag_error(d, at, 9,
+			"%lld microbatches per step and replica make a global batch of their own, and %lld is another; say one of them",
+			(long long)t->loop.microbatches, (long long)t->loop.global);
 	if (t->comm.staleness >= 0 && !served_async(t))
 		return diag_error(d, at, 520,
 			"staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",

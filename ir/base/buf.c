@@ -1,4 +1,5 @@
 /* Growing strings and whole files. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "buf.h"
 #include <errno.h>
 #include <stdio.h>
@@ -104,14 +105,20 @@ void buf_clear(Buf *b)
 		b->s[0] = 0;
 }
 
-/* Until the end of f; 0, or an errno. */
+/* Until the end of f; 0, or an errno: EFBIG of what is no file, and may have no end. */
 static int read_all(Buf *to, FILE *f)
 {
+	enum { MOST = 1 << 28 }; /* bytes */
 	char chunk[1 << 16];
+	struct stat st;
 	size_t got;
+	const bool ends = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode);
 
-	while ((got = fread(chunk, 1, sizeof chunk, f)) > 0)
+	while ((got = fread(chunk, 1, sizeof chunk, f)) > 0) {
+		if (!ends && to->n + got > MOST)
+			return EFBIG;
 		buf_add(to, chunk, got);
+	}
 	return ferror(f) ? errno ? errno : EIO : 0;
 }
 
@@ -155,25 +162,41 @@ char *file_read(const char *path, size_t *n)
 	return b.s;
 }
 
-bool file_write(const char *path, const void *p, size_t n)
+static bool write_all(const char *path, const void *p, size_t n)
 {
-	Buf tmp = { 0 };
-
-	buf_printf(&tmp, "%s.tmp%ld", path, (long)getpid());
-	FILE *f = fopen(buf_str(&tmp), "wb");
+	FILE *f = fopen(path, "wb");
 	bool ok = f && (n == 0 || fwrite(p, 1, n, f) == n);
 	int err = errno;
+
 	if (f && fclose(f) != 0) {
 		ok = false;
 		err = errno;
 	}
-	if (ok && rename(buf_str(&tmp), path) != 0) {
-		ok = false;
-		err = errno;
+	errno = err;
+	return ok;
+}
+
+/* Through a link to what it names; a device or a pipe is written to, not replaced. */
+bool file_write(const char *path, const void *p, size_t n)
+{
+	struct stat st;
+	Buf tmp = { 0 };
+	char *real = realpath(path, NULL);
+	const char *to = real ? real : path;
+	bool ok;
+
+	if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+		ok = write_all(real, p, n);
+		free(real);
+		return ok;
 	}
+	buf_printf(&tmp, "%s.tmp%ld", to, (long)getpid());
+	ok = write_all(buf_str(&tmp), p, n) && rename(buf_str(&tmp), to) == 0;
+	const int err = errno;
 	if (!ok)
 		remove(buf_str(&tmp));
 	buf_free(&tmp);
+	free(real);
 	errno = err;
 	return ok;
 }

@@ -25,7 +25,7 @@ void buf_clear(Buf *b);
 const char *buf_kept(Buf *b, Arena *a); /* its text in the arena; the buffer is empty again */
 
 /* Whole files. file_read returns heap memory with a terminating 0 byte, NULL with errno set; file_write replaces
- * the file only when all bytes were written (temporary name, then rename). */
+ * the file only when all bytes were written (temporary name, then rename); what is no file, or a link to one, stays what it is. */
 char *file_read(const char *path, size_t *n);
 bool file_write(const char *path, const void *p, size_t n);
 

@@ -355,7 +355,9 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 	if (kind == PLANNER_PIPEDREAM)
 		propose_pipedream(s, cost, d);
 	if (kind == PLANNER_DAPPLE)
-		propose_dapple(s, !s->quick, d);
+		propose_dapple(s, !s->quick, &silent);
+	if (kind == PLANNER_DAPPLE && !s->best)
+		propose_dapple(s, !s->quick, d); /* which says why */
 	if (kind == PLANNER_BLOCKS)
 		for (int n = 1; n <= s->p->c->ndevice; n++)
 			propose_blocks(s, n);

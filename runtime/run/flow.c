@@ -21,6 +21,7 @@ static int at;                  /* mine[at] is being filled */
 static int64_t first, gathered; /* steps at which this block and the one under way begin */
 static int64_t block;           /* steps */
 static int64_t under_way;       /* how many steps of that one count; 0: there is none */
+static double handed, each;     /* when the last block was over; seconds of one of its steps */
 static double *counts;          /* by microbatch, in a ring */
 static int64_t ncounts;
 static double sum;            /* counted labels of the next update */
@@ -178,6 +179,8 @@ static void add_up(int64_t k, double stop)
 	rt_totals_put(loss, count, hits, labels, stop);
 }
 
+double rt_flow_seconds(void) { return each; }
+
 static void deliver(void (*result)(int64_t, void *), void *to)
 {
 	double stop = 0;
@@ -199,6 +202,10 @@ static void deliver(void (*result)(int64_t, void *), void *to)
 
 static void hand_in(int64_t steps)
 {
+	const double now = rt_now();
+
+	each = steps ? (now - handed) / (double)steps : 0;
+	handed = now;
 	mine[at][block_reports() - 1].seen = rt_signal != 0;
 	rt_gather_start(mine[at], all, block_reports() * sizeof *all);
 	gathered = first;
@@ -223,6 +230,7 @@ void rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*r
 	const bool train = kind != RT_FLOW_FORWARD;
 
 	setup(p);
+	handed = rt_now();
 	whole = kind == RT_FLOW_WHOLE;
 	first = rt_step;
 	for (flow = 0, end = steps; flow < end; flow++, go_to(rt_step + 1)) {

@@ -103,10 +103,11 @@ void rt_watch_flush(void)
 	rt_events_flush();
 }
 
-/* Of the steps since the last line. */
+/* Of the steps since the last line; in a flow, which tells what came of a block of steps at once, of those. */
 static void measure(int64_t n)
 {
-	const double s = (rt_now() - w.since) / (double)(w.steps ? w.steps : 1);
+	const double s = w.p->flow && rt_flow_seconds() > 0 ? rt_flow_seconds()
+	                                                    : (rt_now() - w.since) / (double)(w.steps ? w.steps : 1);
 	const int64_t samples = rt_input_span(), each = w.p->micro * w.p->microbatches;
 
 	w.m.step = n;

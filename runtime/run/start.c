@@ -192,6 +192,8 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 static void tell(int64_t step, void *to)
 {
 	(void)to;
+	if (rt_program->flow)
+		times[(step - run.first) % TIMES] = rt_flow_seconds();
 	rt_watch(step);
 }
 
@@ -224,7 +226,7 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 		rt_record_end();
 		rt_step++;
 	}
-	for (int64_t k = from; k < rt_step; k++)
+	for (int64_t k = from; k < rt_step && !p->flow; k++)
 		times[(k - first) % TIMES] = (rt_now() - now) / (double)(rt_step - from);
 }
 

@@ -108,4 +108,7 @@ int doctor_main(Compile *c); /* doctor.c: takes no model */
 int cases_main(Compile *c);
 int export_main(Compile *c);
 
+/* What a plan's step is held against: one device, or as many as share the layers of a stage. */
+static inline const char *one_of(const Module *m) { return m->tensor > 1 ? "group" : "device"; }
+
 #endif

@@ -214,7 +214,7 @@ void compile_summary(const Compile *c, const char *dir)
 		summary_zero(c);
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %s (one %s %s; %s)\n", time_short(c->a, c->plan.step_time),
-			m->tensor > 1 ? "group" : "device", time_short(c->a, c->plan.one_time), compile_times(c));
+			one_of(m), time_short(c->a, c->plan.one_time), compile_times(c));
 	if (c->o->explain) {
 		fputs(c->mesh_told ? c->mesh_told : "", c->d->out);
 		fputs(buf_str(&c->explain), c->d->out);

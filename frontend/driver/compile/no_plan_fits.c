@@ -74,7 +74,11 @@ static Way way_of(const Help *h, bool again, int size, int factor)
 	}
 	if (factor) {
 		w.cluster = times(h->c->a, &h->as_is.cluster, 1 << factor);
-		w.what = arena_printf(h->c->a, "%s%sa pipeline over %d such devices", w.what, with, w.cluster.ndevice);
+		const int tensor = (int)h->c->m->tensor;
+		w.what = arena_printf(h->c->a,
+			tensor > 1 ? "%s%sa pipeline over %d groups of %d such devices"
+				   : "%s%sa pipeline over %d such devices",
+			w.what, with, w.cluster.ndevice, tensor);
 	}
 	return w;
 }

@@ -88,7 +88,7 @@ static void facts(Page *p)
 		arena_printf(c->a, "%s, %.*f samples/s (%s)", time_text(c->a, s->each),
 			s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0, compile_times(c)));
 	if (c->plan.one_time > 0 && s->each > 0)
-		fact(p, "one device",
+		fact(p, arena_printf(c->a, "one %s", one_of(m)),
 			arena_printf(c->a, "%s, %.2f times as long", time_text(c->a, plan_one_device(c, s)),
 				plan_one_device(c, s) / s->each));
 	fact(p, "bubble", arena_printf(c->a, "%.1f %%", 100 * s->bubble));

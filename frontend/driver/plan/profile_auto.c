@@ -228,7 +228,7 @@ static void ask_planner(const Ask *q, const PlanModel *p, PlannerKind kind, DpCo
 		print_plan(q, name, s.best, NULL, false);
 }
 
-/* The places to cut of "2-1-1@4,9": all stages' but the last's, which ends with the profile. */
+/* The places to cut of "2-1-1@4,9": all stages' but the last's, which ends with the profile; JSON's ends have that too. */
 static bool read_ends(const Ask *q, const char *text, Trial *t, int places)
 {
 	const char *s = text;
@@ -236,6 +236,9 @@ static bool read_ends(const Ask *q, const char *text, Trial *t, int places)
 	for (int i = 0; i + 1 < t->n; i++) {
 		char *end;
 		const long at = strtol(s, &end, 10);
+		char *last = end;
+		if (i + 2 == t->n && *end == ',' && strtol(end + 1, &last, 10) == places && !*last)
+			end = last;
 		if (end == s || (*end != ',' && *end) || (i + 2 < t->n) != (*end == ','))
 			return diag_error(q->d, NOLOC, 1, "--evaluate: '@%s' does not name %d places to cut, as 4,9",
 				text, t->n - 1);
@@ -563,7 +566,12 @@ static int say(Ask *q, const Looks *all, int taken)
 	x->p->schedule = x->p->played = q->schedule;
 	compare(q, x->p);
 	printf(q->json ? "}\n" : "");
-	return x->best->over > 1 ? EXIT_NO_PLAN : 0;
+	if (x->best->over <= 1)
+		return 0;
+	diag_error(q->d, NOLOC, 401, "%s %s of memory on a device, --memory gives %s",
+		q->evaluate ? "the plan does not fit: it needs" : "no plan fits: the one that lacks least needs",
+		str_bytes(q->a, (int64_t)x->best->peak), str_bytes(q->a, (int64_t)q->memory));
+	return EXIT_NO_PLAN;
 }
 
 static int run(Ask *q)

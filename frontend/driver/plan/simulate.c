@@ -128,8 +128,8 @@ static void print_summary(const Compile *c, double usual, const Sim *s)
 	if (s->each > 0)
 		printf(", %.*f samples/s", samples / s->each < 100, samples / s->each);
 	if (c->plan.one_time > 0 && s->each > 0)
-		printf("; one %s %s, %.2f times as long", c->m->tensor > 1 ? "group" : "device",
-			time_text(c->a, plan_one_device(c, s)), plan_one_device(c, s) / s->each);
+		printf("; one %s %s, %.2f times as long", one_of(c->m), time_text(c->a, plan_one_device(c, s)),
+			plan_one_device(c, s) / s->each);
 	printf(" (%s)\n", compile_times(c));
 	if (s->steps > 1)
 		printf("  %d steps from the first forward to the last update: %s; below is about all of them\n",

@@ -330,7 +330,7 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 		time_text(c->a, s->each), s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0,
 		time_text(c->a, w.t.work), time_text(c->a, w.t.sum), time_text(c->a, w.t.update),
 		time_text(c->a, w.t.wait), 100 * s->bubble);
-	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, plan_one_device(c, s)),
+	fprintf(f, "  one %s: %s, %.2f times as long\n", one_of(c->m), time_text(c->a, plan_one_device(c, s)),
 		s->each > 0 ? plan_one_device(c, s) / s->each : 1);
 	if (c->plan.order && c->plan.file_order > 0)
 		fprintf(f, "  cut in the order %s; in the file's order a step is expected to take %.4g times as long\n",
