@@ -289,8 +289,18 @@ static bool comes_out_even(const PlanSearch *s, int n)
 	return s->p->c->ndevice % n == 0 || (each <= FEW && places / each == n);
 }
 
+/* The most replicas that a step's microbatches are dealt to evenly; `most` where their number is open. */
+static int even_replicas(const PlanModel *p, int most)
+{
+	int k = most;
+
+	while (k > 1 && p->global && p->global % k)
+		k--;
+	return k;
+}
+
 /* Numbers of stages: all small ones, then sparser and those that come out even, and the most there can be; for each the most
- * replicas, and halves. */
+ * replicas, the most that have as many microbatches, and halves. */
 void propose_equal(PlanSearch *s)
 {
 	enum { SOME = 16 };
@@ -301,8 +311,13 @@ void propose_equal(PlanSearch *s)
 		if (n < next && n < most && !comes_out_even(s, n))
 			continue;
 		next = n < next ? next : n < 16 ? n + 1 : n * 5 / 4;
-		for (int k = G / n; k >= 1; k = k <= 8 ? k - 1 : k / 2)
+		const int even = even_replicas(s->p, G / n);
+		for (int k = G / n, then; k >= 1; k = then) {
+			then = k <= 8 ? k - 1 : k / 2;
 			equal(s, n, k);
+			if (even < k && even > then)
+				equal(s, n, even);
+		}
 	}
 	if (s->later)
 		search_play(s);
