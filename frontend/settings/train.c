@@ -278,6 +278,8 @@ static void stop(Yaml *y, const YNode *v, void *to)
 	yaml_map(y, v, "stop", stop_keys, COUNT(stop_keys), &s);
 	if (s.reach < 0)
 		yaml_error(y, v, "stop lacks `reach: VALUE`");
+	else if (s.metric && !strcmp(s.metric, "accuracy") && s.reach > 1)
+		yaml_error(y, v, "an accuracy is a share from 0 to 1, and never comes to %.15g", s.reach);
 	else
 		((Training *)to)->loop.stop = arena_printf(y->a, "%s=%.17g", s.metric, s.reach);
 }
