@@ -305,7 +305,8 @@ Corrected trial_corrected(const PlanModel *p, ScheduleSpec spec)
 	return (Corrected){ x && x->memory > 0 ? x->memory : 1, x && x->time > 0 ? x->time : 1 };
 }
 
-static double *memory_of(Arena *a, const PlanModel *p, const Trial *t, const TrialStage *s)
+/* Bytes of each device, by its place in the cluster, with as many microbatches as its stages say. */
+static double *held_by_devices(Arena *a, const PlanModel *p, const Trial *t, const TrialStage *s)
 {
 	double *all = NEWN(a, double, p->c->ndevice), *most = NEWN(a, double, p->c->ndevice);
 
@@ -332,7 +333,7 @@ static void fill_room(Arena *a, const PlanModel *p, const Trial *t, TrialStage *
 		first[i] = i ? first[i - 1] + t->replicas[i - 1] : 0;
 		s[i].inflight = 0;
 	}
-	const double *beside = memory_of(a, p, t, s);
+	const double *beside = held_by_devices(a, p, t, s);
 	for (int i = 0; i < t->n; i++) {
 		int n = 0;
 		for (int k = i; k < t->n && !most[i]; k++) {
@@ -476,7 +477,7 @@ static void busy(Held *h, double seconds, double sums, double start, double behi
 void trial_weigh(const PlanModel *p, Trial *t, const TrialStage *s)
 {
 	Arena *a = arena_new();
-	const double *memory = memory_of(a, p, t, s);
+	const double *memory = held_by_devices(a, p, t, s);
 
 	t->peak = t->over = 0;
 	for (int k = 0; k < t->ndevice; k++) {

@@ -393,13 +393,10 @@ static int look_all(const Ask *q, const Profile *f, Looks *all)
 			if ((q->tensor < 1 ? (int)q->each % t == 0 : t == (int)q->tensor) &&
 				(q->zero < 0 || z == (int)q->zero))
 				PUSH(q->a, all->of, all->n, cap) = (Look){ .a = arena_new(), .tensor = t, .zero = z };
-	if (all->n > 1)
-		tasks_run(all->n, TOGETHER, look_at, all);
-	else
-		look(q, f, all->of, q->d);
+	tasks_run(all->n, TOGETHER, look_at, all);
 	for (int i = 1; i < all->n; i++)
 		best = better(&all->of[i], &all->of[best]) ? i : best;
-	if (!all->of[best].best && all->n > 1)
+	if (!all->of[best].best)
 		look(q, f, &all->of[best], q->d); /* which says why */
 	return best;
 }
