@@ -100,6 +100,12 @@ def slurm(folder, tmp, want, steps, every, results, disturbed):
     need(rc == 78 and 'started as 3 tasks; this plan has 4' in out, f'exit {rc} for 78', out)
 
 
+def speakers(line):
+    """The ranks of which this line is: the same of several is one, which names them; what comes late is `R115 rank 2: as rank 1`."""
+    others = re.search(r' \(and (?:rank|\d other ranks:) ([\d, ]+)\)$', line)
+    return [*re.match(r'R\d+ (?:\S+ \()?rank (\d)', line).groups(), *(others[1].split(', ') if others else ())]
+
+
 class Cables:
     """A build folder for hosts behind cables; each run has one pulled once the first checkpoint is there."""
     def __init__(self, tmp, model, flags, hosts, timeout):
@@ -135,8 +141,9 @@ class Cables:
         """Everyone who is left names the rank behind the cable, and has ended two seconds after the timeout."""
         rc, out, at = self.run(victim, 0, 10**7)
         lines = re.findall(r'^R(?:102|115) .*', out, re.M)
-        said = [l for l in lines if not re.match(rf'R\d+ \S+ \(rank {victim}\)', l)]
-        need(rc == 75 and len(said) == world - 1, f'exit {rc} for 75, {len(said)} verdicts', out)
+        said = [l for l in lines if not re.match(rf'R\d+ \S+ \(rank {victim}\)|.*: as rank \d$', l)]
+        who = {r for l in lines for r in speakers(l)} - {str(victim)}
+        need(rc == 75 and len(who) == world - 1, f'exit {rc} for 75, verdicts of {sorted(who)}', out)
         need(all(re.search(rf'\(rank {victim}\) is on host \S+, which does not answer, its last action: step \d+: \w+', l) for l in said),
              f'all name rank {victim}, its host and action', out)
         need(any(re.search(r'R102 .*microbatch \d of step \d+ on channel \d \(\S+, node #\d+ .*did not come', l) for l in said), 'the ONNX node', out)
