@@ -76,6 +76,16 @@ cpu_layout *cpu_activation(pd_dtype t, int n, int c, int nd, const int *sp, int 
 _Noreturn void cpu_fail(int status, const char *fmt, ...);
 void *cpu_alloc(size_t n);
 
+/* ---- cpu_winograd.c: convolutions of channels-last f32 ---- */
+
+bool cpu_winograd_takes(const pd_conv_desc *d);     /* it can, and gains by it */
+size_t cpu_winograd_scratch(const pd_conv_desc *d); /* bytes, for as many threads as OpenMP has now */
+/* Forward, y from x; backward by the data, dX in place of y from dY in place of x. g: the filters, bias: NULL where there is none. */
+void cpu_winograd_data(
+	const pd_conv_desc *d, float *y, const float *x, const float *g, const float *bias, void *scratch);
+/* db: NULL where no bias is asked for. */
+void cpu_winograd_weights(const pd_conv_desc *d, float *dw, float *db, const float *x, const float *dy, void *scratch);
+
 /* ---- cpu_product.c ---- */
 
 /* pd_gemm_half by a primitive; room: for what it works in. false: there is none, also of a column of numbers that lie apart;

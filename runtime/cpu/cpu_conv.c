@@ -1,17 +1,19 @@
 /* cpu_conv.c: convolution in three directions. Weights lie plain (ONNX order) in the arena,
  * activations plain or channels-last. oneDNN computes on channels-last activations and weights
  * in an order of its own, which is two to three times as fast as on plain ones; what lies
- * otherwise is reordered into scratch before, or out of it after. Floats of 16 bits are convolved as they are where the
- * processor multiplies such floats, and widened to f32 elsewhere. */
+ * otherwise is reordered into scratch before, or out of it after. Most of 3x3 in f32 take less than half the multiplications in
+ * cpu_winograd.c. Floats of 16 bits are convolved as they are where the processor multiplies such floats, and widened to f32
+ * elsewhere. */
 #include "cpu.h"
 
 enum { X, W, Y, BIAS }; /* the operands, or their gradients */
 
 typedef struct conv {
 	cpu_prim p;
-	cpu_prim reorder[3]; /* pd NULL: the operand is taken as it lies */
-	size_t at[3];        /* of the reordered operand in scratch */
-	size_t pad;          /* where the scratchpad begins; reorders and the primitive share it */
+	cpu_prim reorder[3];   /* pd NULL: the operand is taken as it lies */
+	size_t at[3];          /* of the reordered operand in scratch */
+	size_t pad;            /* where the scratchpad begins; reorders and the primitive share it */
+	pd_conv_desc winograd; /* what: -1, or by cpu_winograd.c */
 	int what, bias;
 	pd_dtype type, as; /* of the operands; what oneDNN is given */
 	size_t size[4];    /* elements of X, W, Y and the bias, where they are widened */
@@ -156,6 +158,12 @@ static bool build_as(conv *c, const pd_conv_desc *d, pd_dtype t)
 	c->type = d->type == PD_BF16 || d->type == PD_F16 ? d->type : PD_F32;
 	c->as = t;
 	c->bias = d->bias && d->what != PD_BACKWARD_DATA;
+	c->winograd.what = -1;
+	if (t == PD_F32 && cpu_winograd_takes(d)) {
+		c->winograd = *d;
+		c->pad = cpu_winograd_scratch(d);
+		return true;
+	}
 	if (d->what == PD_FORWARD) {
 		ok = ask(&c->p, d, t, PD_FORWARD, NULL);
 	} else {
@@ -222,6 +230,8 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 		cpu_fail(1, "R504: oneDNN has no convolution %d x %d -> %d in %d dimensions, direction %d", d->n, d->c,
 			d->oc, d->nd, d->what);
 	count(c, d);
+	if (c->winograd.what >= 0)
+		return;
 	const int bias = d->what == PD_FORWARD ? DNNL_ARG_BIAS : DNNL_ARG_DIFF_BIAS;
 
 	cpu_make(&c->p, (const int[]){ argument(d->what, X), argument(d->what, W), argument(d->what, Y),
@@ -233,6 +243,16 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 
 static void run_as_is(const conv *c, void *const *operand, void *bias, char *scratch)
 {
+	if (c->winograd.what == PD_BACKWARD_WEIGHTS) {
+		cpu_winograd_weights(&c->winograd, operand[W], bias, operand[X], operand[Y], scratch);
+		return;
+	}
+	if (c->winograd.what >= 0) {
+		const int from = c->what == PD_FORWARD ? X : Y;
+
+		cpu_winograd_data(&c->winograd, operand[X + Y - from], operand[from], operand[W], bias, scratch);
+		return;
+	}
 	void *pad = scratch + c->pad, *taken[3];
 	const int out = written(c->what);
 

@@ -20,7 +20,7 @@ fi
 ln -sfn "$here/nvcc" "$1/bin/nvcc"
 ln -sfn "$here/include" "$1/include"
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -fopenmp -fvisibility=hidden -fPIC -shared -I"$here/include" -I"$root/runtime" -I"$root/runtime/cpu" \
-	-o "$1/lib64/libcudart.so.new" "$here"/standin*.c "$root"/runtime/cpu/cpu.c "$root"/runtime/cpu/cpu_half.c "$root"/runtime/cpu/cpu_product.c "$root"/runtime/cpu/cpu_conv.c \
+	-o "$1/lib64/libcudart.so.new" "$here"/standin*.c "$root"/runtime/cpu/cpu.c "$root"/runtime/cpu/cpu_half.c "$root"/runtime/cpu/cpu_product.c "$root"/runtime/cpu/cpu_conv.c "$root"/runtime/cpu/cpu_winograd.c \
 	"$root"/runtime/cpu/cpu_onednn*.c \
 	$watch -ldnnl -lm $STANDIN_FLAGS
 mv "$1/lib64/libcudart.so.new" "$1/lib64/libcudart.so"
