@@ -27,12 +27,30 @@ typedef struct AttrDef {
 	double def;       /* default of A_INT and A_FLOAT; the others default to empty / NULL */
 	const char *sdef; /* default of A_STR */
 } AttrDef;
-#define AT_INT(S, f, d) { #f, A_INT, offsetof(S, f), d, NULL }
-#define AT_FLOAT(S, f, d) { #f, A_FLOAT, offsetof(S, f), d, NULL }
-#define AT_STR(S, f, d) { #f, A_STR, offsetof(S, f), 0, d }
-#define AT_INTS(S, f) { #f, A_INTS, offsetof(S, f), 0, NULL }
-#define AT_FLOATS(S, f) { #f, A_FLOATS, offsetof(S, f), 0, NULL }
-#define AT_END { NULL, A_END, 0, 0, NULL }
+#define AT_INT(S, f, d) \
+	{ \
+#f, A_INT, offsetof(S, f), d, NULL \
+	}
+#define AT_FLOAT(S, f, d) \
+	{ \
+#f, A_FLOAT, offsetof(S, f), d, NULL \
+	}
+#define AT_STR(S, f, d) \
+	{ \
+#f, A_STR, offsetof(S, f), 0, d \
+	}
+#define AT_INTS(S, f) \
+	{ \
+#f, A_INTS, offsetof(S, f), 0, NULL \
+	}
+#define AT_FLOATS(S, f) \
+	{ \
+#f, A_FLOATS, offsetof(S, f), 0, NULL \
+	}
+#define AT_END \
+	{ \
+		NULL, A_END, 0, 0, NULL \
+	}
 
 typedef enum GradKind { NOGRAD, DENSE, ROWS } GradKind;
 
@@ -182,6 +200,15 @@ Node *recurrent_make(Builder *b, OpKind op, const Node *of, int bias, int nin, V
 static inline bool cast_once(const Node *n)
 {
 	return (n->op == OP_Cast || n->op == OP_Quantize) && attr_int(n, "once");
+}
+
+/* Can be made so: of a weight that no server has. */
+static inline bool rounds_weight(const Node *n)
+{
+	const Value *w = (n->op == OP_Cast || n->op == OP_Quantize) && n->nin ? n->in[0] : NULL;
+
+	return w && w->kind == VAL_PARAM && w->param->kind == PARAM_WEIGHT && w->param->sync != SYNC_PS &&
+	       w->type.dtype == DT_f32 && (n->op == OP_Quantize || dtype_half(n->out[0]->type.dtype));
 }
 
 /* ---- elementwise nodes as C (ops/elementwise/): see elementwise.def and fused.c ---- */

@@ -180,6 +180,13 @@ static inline bool added_at_end(const Training *t, int64_t bytes)
 	return target_cuda(t) && !t->loop.reproducible && bytes <= 64 << 10;
 }
 
+/* Are weights in 16 bits made once a step, behind its update? Where all microbatches of a step read the same ones. */
+static inline bool copies_weights(const Training *t)
+{
+	return t->target.amp.kind != AMP_OFF && !t->target.f64 && !t->data.eval.averages && !t->target.replayed &&
+	       !schedule_is_async(t->plan.schedule);
+}
+
 /* Do servers apply every device's gradient when it comes? */
 static inline bool served_async(const Training *t)
 {

@@ -17,7 +17,7 @@ const Value *node_known_by(const Node *n)
 bool node_is_timed(const Node *n)
 {
 	if (n->op == OP_Accumulate || n->op == OP_Stack || n->op == OP_Report || n->op == OP_ReportHits ||
-		(optab[n->op]->flags & OP_COMM))
+		cast_once(n) || (optab[n->op]->flags & OP_COMM))
 		return false;
 	return !((optab[n->op]->flags & OP_VIEW) && n->out[0]->alias);
 }

@@ -30,7 +30,8 @@ typedef struct Profile {
 
 /* The value that a node is known by: its first result, or of an update the parameter. NULL: it has neither. */
 const Value *node_known_by(const Node *n);
-/* Has it a time of its own where it is emitted? Not messages, views, and what only moves rows between microbatches. */
+/* Has it a time of its own where it is emitted? Not messages, views, what only moves rows between microbatches, and copies of weights in
+ * 16 bits, which an update makes with the weight. */
 bool node_is_timed(const Node *n);
 /* Everything that its time depends on but machine and threads: op, attributes, types of operands and results. */
 const char *node_kind_text(Arena *a, const Node *n);

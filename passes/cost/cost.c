@@ -280,8 +280,20 @@ static double time_of(const Module *m, const Node *n, const Cluster *c, const Sp
 	               : node_time(n, s);
 }
 
-/* Moving rows between microbatches is part of the nodes around it, where those were measured. */
-static bool counted_elsewhere(const Node *n) { return n->op == OP_Accumulate || n->op == OP_Stack; }
+/* Moving rows between microbatches is part of the nodes around it, where those were measured; reports are next to nothing. */
+static bool counted_elsewhere(const Node *n)
+{
+	return n->op == OP_Accumulate || n->op == OP_Stack || n->op == OP_Report || n->op == OP_ReportHits;
+}
+
+/* A weight in 16 bits is made by the update, with the weight. */
+static bool made_by_update(const Node *n, const Module *m, const PassCx *cx)
+{
+	const bool flushed = !m->schedule || !m->schedule->async, served = cx->train && cx->train->comm.by == COMM_PS;
+
+	return cast_once(n) || (flushed && !served && cx->train && copies_weights(cx->train) && rounds_weight(n));
+}
+
 static const double nothing = 1e-12; /* seconds; 0 stands for not known */
 
 bool pass_cost(Module *m, PassCx *cx)
@@ -292,7 +304,7 @@ bool pass_cost(Module *m, PassCx *cx)
 		return diag_error(
 			cx->d, FILELOC(m->file), 410, "cost runs before split; this module has stages already");
 	for (Node *n = m->graph->first; n; n = n->next)
-		n->time = time_of(m, n, cx->cluster, &s);
+		n->time = made_by_update(n, m, cx) ? nothing : time_of(m, n, cx->cluster, &s);
 	if (cx->profile) {
 		for (Node *n = m->graph->first; n; n = n->next)
 			n->time = counted_elsewhere(n) ? nothing : n->time;
@@ -339,12 +351,13 @@ void cost_again(Module *m, PassCx *cx)
 		for (int k = 0; k < 3; k++)
 			for (Node *n = g[k]->first; n; n = n->next) {
 				const ProfileNode *r = measured(m, cx, n, optab[n->op]->name, &grown);
-				const bool timed = node_is_timed(n) && !(optab[n->op]->flags & OP_VIEW);
+				const bool timed = node_is_timed(n) && !made_by_update(n, m, cx) &&
+				                   !(optab[n->op]->flags & OP_VIEW);
 				if (!r || !same_size(m, cx)) /* of a loop of another size its parts were scaled */
 					n->time = n->time > 0 ? n->time : node_time(n, &s);
 				else
 					n->time = r->typical;
-				if (cx->profile && counted_elsewhere(n))
+				if ((cx->profile && counted_elsewhere(n)) || made_by_update(n, m, cx))
 					n->time = nothing;
 				known += timed && r;
 				guessed += timed && !r;

@@ -289,14 +289,6 @@ typedef struct Copies {
 	Map made; /* "type layout name" -> value */
 } Copies;
 
-static bool rounds_weight(const Node *n)
-{
-	const Value *w = (n->op == OP_Cast || n->op == OP_Quantize) && n->nin ? n->in[0] : NULL;
-
-	return w && w->kind == VAL_PARAM && w->param->kind == PARAM_WEIGHT && w->param->sync != SYNC_PS &&
-	       w->type.dtype == DT_f32 && (n->op == OP_Quantize || dtype_half(n->out[0]->type.dtype));
-}
-
 /* passes/gpu/f8.c makes one of each weight, with all that its stage reads. */
 static void quantize_once(Copies *c, Node *n)
 {
@@ -338,8 +330,7 @@ static void copy_once(Copies *c, Node *n)
 
 bool pass_copies(Module *m, PassCx *cx)
 {
-	if (!cx->train || cx->train->target.amp.kind == AMP_OFF || cx->train->target.f64 ||
-		cx->train->data.eval.averages || cx->train->target.replayed || !m->schedule || m->schedule->async)
+	if (!cx->train || !copies_weights(cx->train) || !m->schedule || m->schedule->async)
 		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Copies c = { .m = m, .cx = cx, .s = m->stage[i] };

@@ -4,6 +4,8 @@
 #include "cpu.h"
 #include <stdlib.h>
 
+int omp_in_parallel(void);
+
 enum { A = 8, B, C, PAD, NROOM }; /* the first 8 are the callers' */
 
 static _Thread_local struct {
@@ -21,14 +23,19 @@ float *pd_room_f32(int which, size_t n)
 	return room[which].at;
 }
 
+/* Whole tensors by all threads; what a thread of a team turns it turns alone. */
+enum { MANY = 65536 };
+
 static void widen(pd_dtype t, float *to, const uint16_t *from, size_t n)
 {
+	const bool all = n >= MANY && !omp_in_parallel();
+
 	if (t == PD_BF16) {
-#pragma omp simd
+#pragma omp parallel for simd if (parallel : all)
 		for (size_t i = 0; i < n; i++)
 			to[i] = pd_from_bf16(from[i]);
 	} else {
-#pragma omp simd
+#pragma omp parallel for simd if (parallel : all)
 		for (size_t i = 0; i < n; i++)
 			to[i] = pd_from_f16(from[i]);
 	}
@@ -36,12 +43,14 @@ static void widen(pd_dtype t, float *to, const uint16_t *from, size_t n)
 
 void pd_narrow(pd_dtype t, uint16_t *to, const float *from, size_t n)
 {
+	const bool all = n >= MANY && !omp_in_parallel();
+
 	if (t == PD_BF16) {
-#pragma omp simd
+#pragma omp parallel for simd if (parallel : all)
 		for (size_t i = 0; i < n; i++)
 			to[i] = pd_to_bf16(from[i]);
 	} else {
-#pragma omp simd
+#pragma omp parallel for simd if (parallel : all)
 		for (size_t i = 0; i < n; i++)
 			to[i] = pd_to_f16(from[i]);
 	}
