@@ -27,30 +27,12 @@ typedef struct AttrDef {
 	double def;       /* default of A_INT and A_FLOAT; the others default to empty / NULL */
 	const char *sdef; /* default of A_STR */
 } AttrDef;
-#define AT_INT(S, f, d) \
-	{ \
-#f, A_INT, offsetof(S, f), d, NULL \
-	}
-#define AT_FLOAT(S, f, d) \
-	{ \
-#f, A_FLOAT, offsetof(S, f), d, NULL \
-	}
-#define AT_STR(S, f, d) \
-	{ \
-#f, A_STR, offsetof(S, f), 0, d \
-	}
-#define AT_INTS(S, f) \
-	{ \
-#f, A_INTS, offsetof(S, f), 0, NULL \
-	}
-#define AT_FLOATS(S, f) \
-	{ \
-#f, A_FLOATS, offsetof(S, f), 0, NULL \
-	}
-#define AT_END \
-	{ \
-		NULL, A_END, 0, 0, NULL \
-	}
+#define AT_INT(S, f, d) { #f, A_INT, offsetof(S, f), d, NULL }
+#define AT_FLOAT(S, f, d) { #f, A_FLOAT, offsetof(S, f), d, NULL }
+#define AT_STR(S, f, d) { #f, A_STR, offsetof(S, f), 0, d }
+#define AT_INTS(S, f) { #f, A_INTS, offsetof(S, f), 0, NULL }
+#define AT_FLOATS(S, f) { #f, A_FLOATS, offsetof(S, f), 0, NULL }
+#define AT_END { NULL, A_END, 0, 0, NULL }
 
 typedef enum GradKind { NOGRAD, DENSE, ROWS } GradKind;
 
