@@ -187,13 +187,15 @@ static bool host_list(List *l, const char *s)
 {
 	static const char *const here = "local";
 
+	if (!*s)
+		return fault(l, "a host list is HOST:SLOTS,HOST:SLOTS; found", s);
 	while (*s) {
 		const size_t n = strcspn(s, ":,");
 		const char *name = arena_strn(l->a, s, n);
 		int slots = 1;
 
 		s += n;
-		if (!*name)
+		if (!*name || strpbrk(name, " \t"))
 			return fault(l, "a host list is HOST:SLOTS,HOST:SLOTS; found", s);
 		if (*s == ':') {
 			s++;
@@ -243,7 +245,7 @@ static bool slurm(List *l)
 	const char *was = s;
 	const int slots = number(&s, 1);
 
-	if (!nodes)
+	if (!nodes || !*nodes)
 		return fault(l, "slurm: SLURM_JOB_NODELIST is not set; run inside of an allocation", "slurm");
 	if (slots < 0 || (*s && *s != '('))
 		return fault(l,
