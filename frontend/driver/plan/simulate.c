@@ -286,11 +286,36 @@ static bool read_planned(Compile *c, const char *file)
 	return true;
 }
 
+/* A word of the command that says how to plan or train: what is played has its plan. NULL: there is none. */
+static const char *planning_flag(const Compile *c)
+{
+	static const char *const groups[] = { "Input", "Target", "Plan", "Schedule", "Communication", "Train" };
+	Flag f;
+
+	for (int k = 0; k < c->argc; k++)
+		for (int i = 0; strncmp(c->argv[k], "--", 2) == 0 && options_flag(i, &f); i++) {
+			const size_t n = strlen(f.name);
+			const char *rest = strncmp(c->argv[k] + 2, f.name, n) == 0 ? c->argv[k] + 2 + n : "-";
+
+			if ((*rest && *rest != '=') || strcmp(f.name, "cluster") == 0)
+				continue;
+			for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+				if (strcmp(f.group, groups[g]) == 0)
+					return f.name;
+		}
+	return NULL;
+}
+
 int simulate_main(Compile *c)
 {
-	const char *planned = planned_file(c);
+	const char *planned = planned_file(c), *flag = planned ? planning_flag(c) : NULL;
 	Sim s;
 
+	if (flag)
+		return diag_error(c->d, NOLOC, 1,
+			       "--%s: %s is planned already; with the model's file another plan is played, and without the flag this one",
+			       flag, c->model),
+		       EXIT_USAGE;
 	if (!c->o->cluster)
 		return diag_error(c->d, NOLOC, 1,
 			       "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
