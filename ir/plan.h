@@ -37,6 +37,7 @@ typedef struct GivenPlan {
 	int *replicas;
 	int ndevice, *device; /* by rank: index into Cluster.device */
 	int64_t micro;        /* microbatches per step; 0: not said */
+	int64_t batch;        /* samples of a step; 0: not said */
 	int zero;             /* `zero: N`; 0: not said */
 	GivenShard *shard;    /* by stage; NULL: not of a file */
 	int order;      /* of the nodes that it cuts: index into order_name (passes/common/plan.h); 0: the file's */

@@ -114,6 +114,8 @@ bool batch_settle(Compile *c)
 		return true;
 	if (!t->loop.global && c->o->start_from && c->m->microbatches)
 		t->loop.global = own * c->m->microbatches;
+	else if (!t->loop.global && said && !one_per_step(t) && t->plan.given && t->plan.given->batch)
+		t->loop.global = t->plan.given->batch; /* a plan trains as it did, whatever the microbatch */
 	else if (!t->loop.global && said && (count || one_per_step(t)))
 		t->loop.global = own * (one_per_step(t) ? 1 : count);
 	else if (!t->loop.global) {

@@ -424,6 +424,7 @@ bool plan_load(Compile *c)
 	if (!y.ok)
 		return false;
 	t->plan.given = g;
+	g->batch = r.micro * g->micro;
 	t->loop.micro = t->loop.micro ? t->loop.micro : r.micro;
 	if (!t->plan.schedule.kind)
 		t->plan.schedule = r.schedule;
