@@ -751,6 +751,8 @@ typedef struct pd_conv_desc {
 	pd_dtype type;   /* of all tensors; 0: PD_F32 */
 } pd_conv_desc;
 size_t pd_conv_scratch(const pd_conv_desc *d);
+/* On processors: FLOPs that it takes, with whatever else takes as long as so many of a product. */
+double pd_conv_work(const pd_conv_desc *d);
 void pd_conv_init(pd_conv *o, const pd_conv_desc *d);
 void pd_conv_forward(const pd_conv *o, void *y, const void *x, const void *w, const void *b, void *scratch);
 void pd_conv_backward_data(const pd_conv *o, void *dx, const void *dy, const void *w, void *scratch);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include "ir/text/profile.h"
 #include "cost.h"
+#include "passes/common/conv.h"
 #include "ir/analysis.h"
 
 /* Where the cluster file is silent: one modest CPU core, a mid-range GPU (f32). */
@@ -37,12 +38,30 @@ Speed device_speed(const Cluster *c, int device)
 	return s;
 }
 
+/* Convolutions of f32 lie channels-last on CPUs alone, whose library needs not all multiplications. */
+static double library_flops(const Node *n, double flops)
+{
+	Lib l;
+
+	optab[n->op]->lib(n, &l);
+	if (l.kind != LIB_CONV)
+		return flops;
+	const pd_conv_desc d = conv_of(&l);
+
+	return pd_conv_work(&d);
+}
+
 static Cost node_cost(const Node *n)
 {
 	Cost c = { 0, 0 };
 
-	if (optab[n->op]->cost)
-		return optab[n->op]->cost(n);
+	if (optab[n->op]->cost) {
+		c = optab[n->op]->cost(n);
+		if (optab[n->op]->lib && n->nin && n->in[0] && n->in[0]->type.layout == LAYOUT_NHWC &&
+			n->in[0]->type.dtype == DT_f32)
+			c.flops = library_flops(n, c.flops);
+		return c;
+	}
 	for (int i = 0; i < n->nin; i++)
 		if (n->in[i])
 			c.bytes += (double)value_bytes(n->in[i]);

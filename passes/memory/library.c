@@ -2,7 +2,7 @@
  * are linked into pdcc), with the number of threads that the program will run with, since its answer depends on it.
  * Equal calls are asked once. Kernels of ours that work in such memory say themselves how much (LIB_ROOM). Reads OpDef.lib and the plan's devices; writes Node.scratch. */
 #include <string.h>
-#include "runtime/pd.h"
+#include "passes/common/conv.h"
 #include "passes/common/plan.h"
 
 typedef struct Answer {
@@ -26,30 +26,6 @@ static int threads_of(const Stage *s, const PassCx *cx)
 	return cx->cluster && d >= 0 && d < cx->cluster->ndevice && cx->cluster->device[d].cores > 0
 	               ? cx->cluster->device[d].cores
 	               : 1;
-}
-
-static size_t conv_scratch(const Lib *l)
-{
-	pd_conv_desc d = { .what = l->what,
-		.nd = l->nd,
-		.n = l->n,
-		.c = l->c,
-		.oc = l->oc,
-		.groups = l->groups,
-		.nhwc = l->nhwc,
-		.bias = l->bias,
-		.type = (pd_dtype)dtype_onnx(l->type) };
-
-	for (int i = 0; i < l->nd; i++) {
-		d.in[i] = l->in[i];
-		d.out[i] = l->out[i];
-		d.kernel[i] = l->kernel[i];
-		d.stride[i] = l->stride[i];
-		d.pad_begin[i] = l->pad_begin[i];
-		d.pad_end[i] = l->pad_end[i];
-		d.dilation[i] = l->dilation[i];
-	}
-	return pd_conv_scratch(&d);
 }
 
 static size_t bn_scratch(const Lib *l)
@@ -76,7 +52,8 @@ static bool ask(Asked *k, Node *n, int threads, PassCx *cx)
 			n->scratch = k->v[i].scratch;
 			return true;
 		}
-	const size_t bytes = l.kind == LIB_CONV ? conv_scratch(&l) : bn_scratch(&l);
+	const pd_conv_desc conv = conv_of(&l);
+	const size_t bytes = l.kind == LIB_CONV ? pd_conv_scratch(&conv) : bn_scratch(&l);
 	if (bytes == SIZE_MAX)
 		return diag_error(cx->d, n->loc, 602, "the library has no %s for %s", optab[n->op]->name,
 			str_type(cx->scratch, &n->in[0]->type));

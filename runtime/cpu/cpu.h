@@ -79,6 +79,7 @@ void *cpu_alloc(size_t n);
 /* ---- cpu_winograd.c: convolutions of channels-last f32 ---- */
 
 bool cpu_winograd_takes(const pd_conv_desc *d);     /* it can, and gains by it */
+double cpu_winograd_work(const pd_conv_desc *d);    /* as pd_conv_work */
 size_t cpu_winograd_scratch(const pd_conv_desc *d); /* bytes, for as many threads as OpenMP has now */
 /* Forward, y from x; backward by the data, dX in place of y from dY in place of x. g: the filters, bias: NULL where there is none. */
 void cpu_winograd_data(

@@ -208,6 +208,17 @@ size_t pd_conv_scratch(const pd_conv_desc *d)
 	return n;
 }
 
+double pd_conv_work(const pd_conv_desc *d)
+{
+	double flops = 2.0 * (double)d->n * (double)d->oc * (double)(d->c / d->groups);
+
+	if (d->type != PD_BF16 && d->type != PD_F16 && cpu_winograd_takes(d))
+		return cpu_winograd_work(d);
+	for (int i = 0; i < d->nd; i++)
+		flops *= (double)d->out[i] * (double)d->kernel[i];
+	return flops;
+}
+
 /* Elements of the operands, the bias last. */
 static void count(conv *c, const pd_conv_desc *d)
 {

@@ -358,6 +358,12 @@ static void threes(void)
 		}
 		for (d.what = 0; d.what < 3; d.what++)
 			CHECK(cpu_winograd_takes(&d) == of[i].takes, "%s, direction %d", name, d.what);
+		const double direct = 2.0 * 9 * d.n * d.c * d.oc * d.out[0] * d.out[1], work = pd_conv_work(&d);
+		d.type = PD_BF16;
+		CHECK(of[i].takes ? work > direct * 0.44 : work >= direct && work <= direct, "%s: work %g of %g", name,
+			work, direct);
+		CHECK(pd_conv_work(&d) >= direct, "%s: work of 16 bits", name);
+		d.type = PD_F32;
 		conv(d, name);
 	}
 }
