@@ -69,6 +69,10 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 		o->t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
 		o->t.loop.global = 0;
 	}
+	if (schedule_is_async(o->t.plan.schedule)) /* such programs cannot run alone; the nodes are the same */
+		o->t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
+	if (served_async(&o->t))
+		o->t.comm.sync = o->t.comm.by_sync = SERVERS_SYNC;
 	if (!o->t.loop.global && !o->t.loop.microbatches)
 		o->t.loop.microbatches = MICROBATCHES;
 	c->plan = (Plan){ 0 };
