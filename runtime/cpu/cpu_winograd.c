@@ -10,13 +10,24 @@
  *     Y = A' (sum of U V over channels) A      dX likewise from dY and turned filters      dW = C' (sum of D V over tiles) C
  *
  * so of each of the 16 places of a tile there is one product of matrices: tiles x channels by channels x filters. A block is as many tiles
- * as make such products fast; a wave is a block for each thread. Blocks depend on shapes alone, so the bits are the same for any number
- * of threads. */
+ * as make such products fast; a wave is a block for each thread. One thread makes and uses filters of few tiles a strip of rows at a time,
+ * which a cache holds; with several that costs more at barriers than it gains. Which numbers are added in turn depends on shapes alone,
+ * so the bits are the same for any number of threads. */
 #include "cpu.h"
 
 #define OUTSIDE SIZE_MAX
 
-enum { PLACES = 16, ROWS = 128, PART = 64, NARROW = 32, FEW_TILES = 16, MOST_TILES = 1 << 26, LINE = 16 };
+enum {
+	PLACES = 16,
+	BLOCK = 128,
+	STRIP = 128,
+	PART = 64,
+	NARROW = 32,
+	FEW_TILES = 16,
+	FEW_STRIPS = 64,
+	MOST_TILES = 1 << 26,
+	LINE = 16
+};
 
 int omp_get_max_threads(void);
 
@@ -27,6 +38,8 @@ typedef struct winograd {
 	int in[2], out[2], pad[2], tile[2]; /* tile: how many along each axis */
 	int tiles, block, wave;             /* in all, of a block, blocks of a wave */
 	int sum;                            /* channels whose products are added in turn, before the sums of such are */
+	int rows,
+		strip; /* of filters: channels of x, or of dY where filters are written; how many lie in scratch at a time */
 	bool turned, bias;
 } winograd;
 
@@ -37,7 +50,8 @@ static winograd plan(const pd_conv_desc *d)
 		.from = back ? d->oc : d->c,
 		.to = back ? d->c : d->oc,
 		.turned = back,
-		.sum = back ? 128 : 32,
+		.sum = back ? STRIP : STRIP / 4,
+		.rows = d->what == PD_FORWARD ? d->c : d->oc,
 		.bias = d->bias && !back };
 
 	for (int i = 0; i < 2; i++) {
@@ -47,10 +61,11 @@ static winograd plan(const pd_conv_desc *d)
 		w.tile[i] = (w.out[i] + 1) / 2;
 	}
 	w.tiles = w.n * w.tile[0] * w.tile[1];
-	w.block = w.tiles < ROWS ? w.tiles : ROWS;
+	w.block = w.tiles < BLOCK ? w.tiles : BLOCK;
 	w.wave = omp_get_max_threads();
 	if (w.wave > (w.tiles + w.block - 1) / w.block)
 		w.wave = (w.tiles + w.block - 1) / w.block;
+	w.strip = w.tiles <= FEW_STRIPS && w.rows > STRIP && omp_get_max_threads() == 1 ? STRIP : w.rows;
 	return w;
 }
 
@@ -83,11 +98,9 @@ double cpu_winograd_work(const pd_conv_desc *d)
 
 /* From place to place, of filters and of rows: a line more than there is, so that what is written of 16 places at a time does not
  * meet in one set of a cache. */
-static size_t of_filters(int from, int to) { return (size_t)from * (size_t)to + LINE; }
+static size_t of_filters(const winograd *w) { return (size_t)w->strip * (size_t)(w->from + w->to - w->rows) + LINE; }
 
 static size_t of_rows(const winograd *w, int channels) { return (size_t)w->block * (size_t)channels + LINE; }
-
-static size_t filters(const winograd *w) { return PLACES * of_filters(w->from, w->to); }
 
 static size_t of_block(const winograd *w, int channels) { return PLACES * of_rows(w, channels); }
 
@@ -96,23 +109,23 @@ size_t cpu_winograd_scratch(const pd_conv_desc *d)
 {
 	const winograd w = plan(d);
 
-	return cpu_round(((size_t)(w.from > w.to ? w.from : w.to) + filters(&w) +
+	return cpu_round(((size_t)(w.from > w.to ? w.from : w.to) + PLACES * of_filters(&w) +
 				 (size_t)w.wave * (of_block(&w, w.from) + of_block(&w, w.to))) *
 			 sizeof(float));
 }
 
 /* ---- the four transformations ---- */
 
-/* U of all filters: of each place, rows of channels of what is read by channels of what is written. A turned filter has the places of its
+/* U of a strip of filters: of each place, channels of what is read by channels of what is written. A turned filter has the places of its
  * first and last row and column exchanged. */
-static void to_filters(const winograd *w, float *restrict u, const float *restrict g)
+static void to_filters(const winograd *w, int first, int rows, float *restrict u, const float *restrict g)
 {
-	const size_t step = of_filters(w->from, w->to), n = (size_t)w->to;
+	const size_t step = of_filters(w), n = (size_t)w->to;
 	const size_t down = w->turned ? n * 9 : 9, along = w->turned ? 9 : (size_t)w->from * 9;
 
-#pragma omp parallel for
-	for (int row = 0; row < w->from; row++) {
-		const float *restrict f = g + (size_t)row * down;
+#pragma omp for
+	for (int row = 0; row < rows; row++) {
+		const float *restrict f = g + (size_t)(first + row) * down;
 		float *restrict to = u + (size_t)row * n;
 
 #pragma omp simd
@@ -158,7 +171,7 @@ static size_t place(const int *extent, int channels, int n, int y, int x)
 	return (((size_t)n * (size_t)extent[0] + (size_t)y) * (size_t)extent[1] + (size_t)x) * (size_t)channels;
 }
 
-/* V of a tile: 4x4 places of x, those outside 0; places of v are `step` apart. */
+/* V of a tile: 4x4 places of x, those outside 0. */
 static void to_places(const winograd *w, corner at, float *restrict v, size_t step, const float *restrict x,
 	const float *restrict zeros)
 {
@@ -256,18 +269,18 @@ static void from_places(const winograd *w, corner at, float *restrict y, const f
 	}
 }
 
-/* dW of all filters from sums S of D V, laid out as U. */
-static void from_filters(const pd_conv_desc *d, float *restrict dw, const float *restrict s)
+/* dW of a strip of filters from sums S of D V, laid out as U. */
+static void from_filters(const winograd *w, int first, int rows, float *restrict dw, const float *restrict s)
 {
-	const size_t step = of_filters(d->oc, d->c);
+	const size_t step = of_filters(w);
 
-#pragma omp parallel for
-	for (int k = 0; k < d->oc; k++) {
-		const float *restrict from = s + (size_t)k * (size_t)d->c;
-		float *restrict to = dw + (size_t)k * (size_t)d->c * 9;
+#pragma omp for
+	for (int row = 0; row < rows; row++) {
+		const float *restrict from = s + (size_t)row * (size_t)w->from;
+		float *restrict to = dw + (size_t)(first + row) * (size_t)w->from * 9;
 
 #pragma omp simd
-		for (int c = 0; c < d->c; c++) {
+		for (int c = 0; c < w->from; c++) {
 			float t[3][4];
 
 			for (int j = 0; j < 4; j++) {
@@ -299,18 +312,33 @@ static size_t row(const winograd *w, int t, int channels)
 	return (size_t)(t / w->block) * of_block(w, channels) + (size_t)(t % w->block) * (size_t)channels;
 }
 
+/* M of n tiles, or what is added to it, from channels `from` on by a strip of filters. */
+static void multiply(const winograd *w, int n, int from, int rows, float *m, const float *v, const float *u)
+{
+	static const int turned[] = { 3, 1, 2, 0 };
+	const size_t in = of_rows(w, w->from), out = of_rows(w, w->to);
+
+#pragma omp for
+	for (int i = 0; i < (n + w->block - 1) / w->block * PLACES; i++) {
+		const int p = i % PLACES, tiles = least(w->block, n - i / PLACES * w->block);
+		const float *f = u + (size_t)(w->turned ? turned[p / 4] * 4 + turned[p % 4] : p) * of_filters(w);
+
+		for (int c = 0; c < rows; c += w->sum)
+			pd_gemm(0, 0, tiles, w->to, least(w->sum, rows - c), v + (size_t)i * in + from + c, w->from,
+				f + (size_t)c * (size_t)w->to, w->to, from + c > 0, m + (size_t)i * out, w->to);
+	}
+}
+
 void cpu_winograd_data(
 	const pd_conv_desc *d, float *y, const float *x, const float *g, const float *bias, void *scratch)
 {
 	const winograd w = plan(d);
-	const int widest = w.from > w.to ? w.from : w.to;
-	float *zeros = scratch, *u = zeros + widest, *v = u + filters(&w),
+	const int widest = w.from > w.to ? w.from : w.to, all = w.wave * w.block;
+	const size_t in = of_rows(&w, w.from), out = of_rows(&w, w.to);
+	float *zeros = scratch, *u = zeros + widest, *v = u + PLACES * of_filters(&w),
 	      *m = v + (size_t)w.wave * of_block(&w, w.from);
-	const size_t in = of_rows(&w, w.from), out = of_rows(&w, w.to), filter = of_filters(w.from, w.to);
-	const int all = w.wave * w.block;
 
 	memset(zeros, 0, (size_t)widest * sizeof *zeros);
-	to_filters(&w, u, g);
 #pragma omp parallel
 	for (int first = 0; first < w.tiles; first += all) {
 		const int n = least(all, w.tiles - first);
@@ -318,15 +346,12 @@ void cpu_winograd_data(
 #pragma omp for
 		for (int t = 0; t < n; t++)
 			to_places(&w, corner_of(&w, first + t), v + row(&w, t, w.from), in, x, zeros);
-#pragma omp for
-		for (int i = 0; i < (n + w.block - 1) / w.block * PLACES; i++) {
-			const int b = i / PLACES, p = i % PLACES, turned[] = { 3, 1, 2, 0 };
-			const float *f = u + (size_t)(w.turned ? turned[p / 4] * 4 + turned[p % 4] : p) * filter;
+		for (int c = 0; c < w.from; c += w.strip) {
+			const int rows = least(w.strip, w.from - c);
 
-			for (int c = 0; c < w.from; c += w.sum)
-				pd_gemm(0, 0, least(w.block, n - b * w.block), w.to, least(w.sum, w.from - c),
-					v + (size_t)(b * PLACES + p) * in + c, w.from, f + (size_t)c * (size_t)w.to,
-					w.to, c > 0, m + (size_t)(b * PLACES + p) * out, w.to);
+			if (first == 0 || w.strip < w.from)
+				to_filters(&w, c, rows, u, g);
+			multiply(&w, n, c, rows, m, v, u);
 		}
 #pragma omp for
 		for (int t = 0; t < n; t++)
@@ -347,14 +372,29 @@ static void add_bias(const winograd *w, float *db, const float *dy, int tiles)
 				db[c] += 4 * place[row(w, t, w->to) + (size_t)c];
 }
 
+/* S of a strip of filters, from row `from` on, of n tiles, or what is added to it. */
+static void add_products(
+	const winograd *w, int n, bool adds, int from, int rows, float *s, const float *e, const float *v)
+{
+	const size_t in = of_rows(w, w->from), out = of_rows(w, w->to);
+
+#pragma omp for
+	for (int p = 0; p < PLACES; p++)
+		for (int r = 0; r < rows; r += STRIP)
+			for (int b = 0; b * w->block < n; b++)
+				pd_gemm(1, 0, least(STRIP, rows - r), w->from, least(w->block, n - b * w->block),
+					e + (size_t)(b * PLACES + p) * out + from + r, w->to,
+					v + (size_t)(b * PLACES + p) * in, w->from, adds || b > 0,
+					s + (size_t)p * of_filters(w) + (size_t)r * (size_t)w->from, w->from);
+}
+
 void cpu_winograd_weights(const pd_conv_desc *d, float *dw, float *db, const float *x, const float *dy, void *scratch)
 {
 	const winograd w = plan(d);
-	const int widest = w.from > w.to ? w.from : w.to;
-	float *zeros = scratch, *s = zeros + widest, *v = s + filters(&w),
+	const int widest = w.from > w.to ? w.from : w.to, all = w.wave * w.block;
+	const size_t in = of_rows(&w, w.from), out = of_rows(&w, w.to);
+	float *zeros = scratch, *s = zeros + widest, *v = s + PLACES * of_filters(&w),
 	      *e = v + (size_t)w.wave * of_block(&w, w.from);
-	const size_t in = of_rows(&w, w.from), out = of_rows(&w, w.to), filter = of_filters(w.from, w.to);
-	const int all = w.wave * w.block;
 
 	memset(zeros, 0, (size_t)widest * sizeof *zeros);
 	if (w.bias)
@@ -370,14 +410,14 @@ void cpu_winograd_weights(const pd_conv_desc *d, float *dw, float *db, const flo
 			to_places(&w, at, v + row(&w, t, w.from), in, x, zeros);
 			to_gradients(&w, at, e + row(&w, t, w.to), out, dy, zeros);
 		}
-#pragma omp for
-		for (int p = 0; p < PLACES; p++)
-			for (int b = 0; b * w.block < n; b++)
-				pd_gemm(1, 0, w.to, w.from, least(w.block, n - b * w.block),
-					e + (size_t)(b * PLACES + p) * out, w.to, v + (size_t)(b * PLACES + p) * in,
-					w.from, first + b > 0, s + (size_t)p * filter, w.from);
+		for (int k = 0; k < w.to; k += w.strip) {
+			const int rows = least(w.strip, w.to - k);
+
+			add_products(&w, n, first > 0, k, rows, s, e, v);
+			if (first + all >= w.tiles)
+				from_filters(&w, k, rows, dw, s);
+		}
 		if (w.bias)
 			add_bias(&w, db, e, n);
 	}
-	from_filters(d, dw, s);
 }

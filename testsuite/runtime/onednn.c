@@ -331,6 +331,8 @@ static void threes(void)
 		{ 3, 32, 32, { 24, 22 }, { 1, 1 }, { 1, 1 }, 1 },
 		{ 1, 48, 32, { 32, 18 }, { 2, 2 }, { 2, 2 }, 1 },
 		{ 16, 32, 64, { 2, 2 }, { 1, 1 }, { 1, 1 }, 1 },
+		{ 1, 136, 100, { 8, 8 }, { 1, 1 }, { 1, 1 }, 1 }, /* filters in strips, by one thread */
+		{ 1, 96, 150, { 7, 9 }, { 1, 1 }, { 1, 1 }, 1 },
 		{ 9, 32, 32, { 3, 3 }, { 1, 1 }, { 1, 1 }, 0 },
 		{ 2, 31, 32, { 8, 8 }, { 1, 1 }, { 1, 1 }, 0 },
 		{ 1, 32, 32, { 6, 6 }, { 1, 1 }, { 1, 1 }, 0 },
@@ -369,12 +371,12 @@ static void threes(void)
 }
 
 /* The same bits for any number of threads. */
-static void threads_alike(void)
+static void threads_alike(int n, int c, int oc)
 {
 	pd_conv_desc d = { .nd = 2,
-		.n = 5,
-		.c = 32,
-		.oc = 48,
+		.n = n,
+		.c = c,
+		.oc = oc,
 		.groups = 1,
 		.in = { 15, 14 },
 		.out = { 15, 14 },
@@ -385,9 +387,9 @@ static void threads_alike(void)
 		.dilation = { 1, 1 },
 		.bias = 1,
 		.nhwc = 1 };
-	const size_t nx = 5 * 15 * 14 * 32, ny = 5 * 15 * 14 * 48, nw = 48 * 32 * 9;
-	float *x = filled(nx, 1), *w = filled(nw, 2), *b = filled(48, 3), *dy = filled(ny, 4), *got[4][3];
-	const size_t size[4] = { ny, nx, nw, 48 };
+	const size_t nx = (size_t)(n * 15 * 14 * c), ny = (size_t)(n * 15 * 14 * oc), nw = (size_t)(oc * c * 9);
+	float *x = filled(nx, 1), *w = filled(nw, 2), *b = filled((size_t)oc, 3), *dy = filled(ny, 4), *got[4][3];
+	const size_t size[4] = { ny, nx, nw, (size_t)oc };
 
 	for (int t = 0; t < 3; t++) {
 		pd_conv o;
@@ -637,7 +639,8 @@ int main(void)
 		product_of(1, 1, 1, 0, 0);
 		products_half();
 	}
-	threads_alike();
+	threads_alike(5, 32, 48);
+	threads_alike(1, 160, 144);
 	printf("16-bit primitives: bf16 %s, fp16 %s\n", cpu_multiplies(PD_BF16) ? "yes" : "no",
 		cpu_multiplies(PD_F16) ? "yes" : "no");
 	return failures ? 1 : 0;
