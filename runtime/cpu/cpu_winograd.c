@@ -17,17 +17,9 @@
 
 #define OUTSIDE SIZE_MAX
 
-enum {
-	PLACES = 16,
-	BLOCK = 128,
-	STRIP = 128,
-	PART = 64,
-	NARROW = 32,
-	FEW_TILES = 16,
-	FEW_STRIPS = 64,
-	MOST_TILES = 1 << 26,
-	LINE = 16
-};
+enum { PLACES = 16, LINE = 16, PART = 64 };                 /* of a tile; floats; channels at a time */
+enum { BLOCK = 128, STRIP = 128, FEW_STRIPS = 64 };         /* tiles; rows of filters; tiles that strips pay for */
+enum { NARROW = 32, FEW_TILES = 16, MOST_TILES = 1 << 26 }; /* channels, tiles: what is taken */
 
 int omp_get_max_threads(void);
 
@@ -38,8 +30,7 @@ typedef struct winograd {
 	int in[2], out[2], pad[2], tile[2]; /* tile: how many along each axis */
 	int tiles, block, wave;             /* in all, of a block, blocks of a wave */
 	int sum;                            /* channels whose products are added in turn, before the sums of such are */
-	int rows,
-		strip; /* of filters: channels of x, or of dY where filters are written; how many lie in scratch at a time */
+	int rows, strip; /* of filters, by channels of x, of dY in their gradients; in scratch at a time */
 	bool turned, bias;
 } winograd;
 
