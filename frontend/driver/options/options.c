@@ -173,6 +173,27 @@ static bool add_words(Arena *a, Words *w, int argc, char **argv, int *i, Diag *d
 	return words_add(a, w, s, d);
 }
 
+/* Of two settings that exclude each other, the length of a run and the size of a step, what a flag says overrides both of train.yaml. */
+typedef struct Either {
+	int64_t *one, *other, file[2];
+} Either;
+
+static Either either(int64_t *one, int64_t *other)
+{
+	const Either e = { one, other, { *one, *other } };
+
+	*one = *other = 0;
+	return e;
+}
+
+static void neither_said(const Either *e)
+{
+	if (*e->one || *e->other)
+		return;
+	*e->one = e->file[0];
+	*e->other = e->file[1];
+}
+
 bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error)
 {
 	Cx x = { a, o, d };
@@ -191,6 +212,8 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 		*input_error = true;
 		return false;
 	}
+	const Either length = either(&o->t.loop.steps, &o->t.loop.epochs),
+		     size = either(&o->t.loop.global, &o->t.loop.microbatches);
 	bool words = false;
 	for (int i = 0, took; ok && i < w.n; i += took) {
 		const char *s = w.w[i];
@@ -208,6 +231,8 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 			o->args[o->nargs++] = s;
 		ok = took > 0;
 	}
+	neither_said(&length);
+	neither_said(&size);
 	d->quiet |= o->quiet;
 	d->werror |= o->werror;
 	d->color = o->no_color ? false : o->color ? true : d->color;
