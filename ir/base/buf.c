@@ -2,6 +2,8 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "buf.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,16 +124,79 @@ static int read_all(Buf *to, FILE *f)
 	return ferror(f) ? errno ? errno : EIO : 0;
 }
 
-/* "-": standard input, which is read once and given to everyone who asks. */
-static int read_input(Buf *to)
+/* For reading; a named pipe that nobody opens for writing is given up after PATIENCE: ETIMEDOUT. NULL with errno set. */
+static FILE *open_to_read(const char *path, Buf *to)
 {
-	static Buf input;
-	static int bad = -1;
+	enum { PATIENCE = 5000 }; /* ms */
+	struct stat st;
+	const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	int bad = fd < 0 || fstat(fd, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
 
-	if (bad < 0)
-		bad = read_all(&input, stdin);
-	if (!bad)
-		buf_add(to, input.s ? input.s : "", input.n);
+	if (!bad && S_ISFIFO(st.st_mode) && poll(&(struct pollfd){ fd, POLLIN, 0 }, 1, PATIENCE) == 0) {
+		char c;
+		const ssize_t got = read(fd, &c, 1); /* 0: nobody writes; else what is written comes late */
+
+		bad = got == 0 ? ETIMEDOUT : 0;
+		if (got == 1)
+			buf_add(to, &c, 1);
+	}
+	if (!bad && fcntl(fd, F_SETFL, 0) != 0)
+		bad = errno;
+	FILE *f = bad ? NULL : fdopen(fd, "rb");
+
+	bad = f || bad ? bad : errno;
+	if (!f && fd >= 0)
+		close(fd);
+	errno = bad;
+	return f;
+}
+
+bool file_is_regular(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What can be read once is read once, and given to everyone who asks. */
+typedef struct Stream {
+	char *path;
+	Buf text;
+	int bad;
+	struct Stream *next;
+} Stream;
+
+static const Stream *stream_read(const char *path)
+{
+	static Stream *known;
+	Stream *s = known;
+
+	while (s && strcmp(s->path, path) != 0)
+		s = s->next;
+	if (s)
+		return s;
+	s = calloc(1, sizeof *s);
+	if (!s || !(s->path = strdup(path))) {
+		free(s);
+		return NULL;
+	}
+	FILE *f = strcmp(path, "-") == 0 ? stdin : open_to_read(path, &s->text);
+
+	s->bad = f ? read_all(&s->text, f) : errno;
+	if (f && f != stdin)
+		fclose(f);
+	s->next = known;
+	known = s;
+	return s;
+}
+
+static int file_all(Buf *to, const char *path)
+{
+	FILE *f = open_to_read(path, to);
+	const int bad = f ? read_all(to, f) : errno;
+
+	if (f)
+		fclose(f);
 	return bad;
 }
 
@@ -141,15 +206,14 @@ char *file_read(const char *path, size_t *n)
 	Buf b = { 0 };
 	int bad;
 
-	if (strcmp(path, "-") == 0) {
-		bad = read_input(&b);
-	} else {
-		FILE *f = fopen(path, "rb");
+	if (strcmp(path, "-") == 0 || (stat(path, &st) == 0 && S_ISFIFO(st.st_mode))) {
+		const Stream *s = stream_read(path);
 
-		if (!f)
-			return NULL;
-		bad = fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode) ? EISDIR : read_all(&b, f);
-		fclose(f);
+		bad = s ? s->bad : ENOMEM;
+		if (!bad)
+			buf_add(&b, buf_str(&s->text), s->text.n);
+	} else {
+		bad = file_all(&b, path);
 	}
 	if (bad) {
 		buf_free(&b);

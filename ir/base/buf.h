@@ -24,9 +24,11 @@ void buf_free(Buf *b);
 void buf_clear(Buf *b);
 const char *buf_kept(Buf *b, Arena *a); /* its text in the arena; the buffer is empty again */
 
-/* Whole files. file_read returns heap memory with a terminating 0 byte, NULL with errno set; file_write replaces
+/* Whole files. file_read returns heap memory with a terminating 0 byte, NULL with errno set; what can be read once ("-", a pipe) is
+ * given to everyone who asks, and a pipe that nobody writes is ETIMEDOUT after five seconds. file_write replaces
  * the file only when all bytes were written (temporary name, then rename); what is no file, or a link to one, stays what it is. */
 char *file_read(const char *path, size_t *n);
+bool file_is_regular(const char *path); /* or a link to one: no folder, pipe or device, of which some never end */
 bool file_write(const char *path, const void *p, size_t n);
 
 /* A string of JSON, quotes and all, which is one of YAML too: control characters, separators of lines and marks of direction as \uNNNN. */

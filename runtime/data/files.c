@@ -248,7 +248,7 @@ static bool safetensors(file_array *a, const char *path, const char *name, const
 bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, const char *name, const char **error)
 {
 	struct stat st;
-	const int fd = open(path, O_RDONLY);
+	const int fd = open(path, O_RDONLY | O_NONBLOCK); /* a pipe has no writer to wait for: it is not mapped */
 	bool ok = false;
 
 	memset(a, 0, sizeof *a);
@@ -257,6 +257,11 @@ bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, co
 		*error = strerror(errno);
 		if (fd >= 0)
 			close(fd);
+		return false;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		*error = "it is no file";
+		close(fd);
 		return false;
 	}
 	a->size = (size_t)st.st_size;

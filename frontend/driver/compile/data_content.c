@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "ir/base/buf.h"
 
 enum { HEAD = 4096 };
 
@@ -15,7 +16,7 @@ typedef struct Head {
 
 static bool read_head(const char *path, Head *h)
 {
-	FILE *f = fopen(path, "rb");
+	FILE *f = file_is_regular(path) ? fopen(path, "rb") : NULL;
 
 	if (!f)
 		return false;

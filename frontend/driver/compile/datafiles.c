@@ -14,9 +14,11 @@ static bool data_there(Compile *c, const DataInput *x)
 	struct stat st;
 	const int err = access(x->path, R_OK) || stat(x->path, &st) ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
 
-	if (err || st.st_size == 0)
+	if (err || !S_ISREG(st.st_mode) || st.st_size == 0)
 		return diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input,
-			err ? strerror(err) : "the file is empty");
+			err                   ? strerror(err)
+			: S_ISREG(st.st_mode) ? "the file is empty"
+					      : "it is no file");
 	return true;
 }
 

@@ -25,7 +25,7 @@ static int64_t number(const char *head, const char *key)
 /* The first SAMPLES samples. False: it is no such file; the program will say so when it reads it. */
 static bool read_ids(Arena *a, const char *path, Ids *x)
 {
-	FILE *f = fopen(path, "rb");
+	FILE *f = file_is_regular(path) ? fopen(path, "rb") : NULL;
 	unsigned char start[10];
 	char head[4096] = "";
 	bool ok = f && fread(start, 1, 10, f) == 10 && !memcmp(start, "\x93NUMPY\x01", 7);
