@@ -184,7 +184,7 @@ static inline bool added_at_end(const Training *t, int64_t bytes)
 static inline bool copies_weights(const Training *t)
 {
 	return t->target.amp.kind != AMP_OFF && !t->target.f64 && !t->data.eval.averages && !t->target.replayed &&
-	       !schedule_is_async(t->plan.schedule);
+	       !schedule_is_async(t->plan.schedule) && t->plan.pipe_sgd <= 1;
 }
 
 /* Do servers apply every device's gradient when it comes? */

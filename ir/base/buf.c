@@ -158,6 +158,17 @@ bool file_is_regular(const char *path)
 	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+/* 0, or an errno. */
+static int read_path(Buf *to, const char *path)
+{
+	FILE *f = strcmp(path, "-") == 0 ? stdin : open_to_read(path, to);
+	const int bad = f ? read_all(to, f) : errno;
+
+	if (f && f != stdin)
+		fclose(f);
+	return bad;
+}
+
 /* What can be read once is read once, and given to everyone who asks. */
 typedef struct Stream {
 	char *path;
@@ -180,24 +191,10 @@ static const Stream *stream_read(const char *path)
 		free(s);
 		return NULL;
 	}
-	FILE *f = strcmp(path, "-") == 0 ? stdin : open_to_read(path, &s->text);
-
-	s->bad = f ? read_all(&s->text, f) : errno;
-	if (f && f != stdin)
-		fclose(f);
+	s->bad = read_path(&s->text, path);
 	s->next = known;
 	known = s;
 	return s;
-}
-
-static int file_all(Buf *to, const char *path)
-{
-	FILE *f = open_to_read(path, to);
-	const int bad = f ? read_all(to, f) : errno;
-
-	if (f)
-		fclose(f);
-	return bad;
 }
 
 char *file_read(const char *path, size_t *n)
@@ -213,7 +210,7 @@ char *file_read(const char *path, size_t *n)
 		if (!bad)
 			buf_add(&b, buf_str(&s->text), s->text.n);
 	} else {
-		bad = file_all(&b, path);
+		bad = read_path(&b, path);
 	}
 	if (bad) {
 		buf_free(&b);

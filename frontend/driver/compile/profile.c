@@ -39,6 +39,19 @@ static int copies_of(const Compile *c)
 	return k->device[0].cuda || n < 1 ? 1 : n;
 }
 
+/* Programs of asynchronous plans cannot run alone; those of synchronous ones have the same nodes. */
+static void flush(Training *t)
+{
+	if (schedule_is_async(t->plan.schedule))
+		t->plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
+	t->plan.pipe_sgd = 0;
+	t->plan.choose_pipe_sgd = t->plan.vertical_sync = false;
+	t->plan.stash = STASH_AUTO;
+	t->plan.warmup_steps = t->plan.warmup_epochs = 0;
+	if (served_async(t))
+		t->comm.sync = t->comm.by_sync = SERVERS_SYNC;
+}
+
 /* Another compilation of the same model with the same settings: by default one device, all else equal. */
 static bool plan_for_clocks(Job *j, const Compile *of)
 {
@@ -69,10 +82,7 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 		o->t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
 		o->t.loop.global = 0;
 	}
-	if (schedule_is_async(o->t.plan.schedule)) /* such programs cannot run alone; the nodes are the same */
-		o->t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
-	if (served_async(&o->t))
-		o->t.comm.sync = o->t.comm.by_sync = SERVERS_SYNC;
+	flush(&o->t);
 	if (!o->t.loop.global && !o->t.loop.microbatches)
 		o->t.loop.microbatches = MICROBATCHES;
 	c->plan = (Plan){ 0 };

@@ -286,10 +286,12 @@ static bool read_planned(Compile *c, const char *file)
 	return true;
 }
 
-/* A word of the command that says how to plan or train: what is played has its plan. NULL: there is none. */
-static const char *planning_flag(const Compile *c)
+/* A word of the command that says what the folder knows, or of a dump alone, which does not know how it is trained, how to plan. NULL:
+ * there is none. */
+static const char *planning_flag(const Compile *c, bool dump)
 {
-	static const char *const groups[] = { "Input", "Target", "Plan", "Schedule", "Communication", "Train" };
+	static const char *const groups[] = { "Plan", "Schedule", "Input", "Target", "Communication", "Train" };
+	const size_t n_groups = dump ? 2 : sizeof groups / sizeof *groups;
 	Flag f;
 
 	for (int k = 0; k < c->argc; k++)
@@ -299,7 +301,7 @@ static const char *planning_flag(const Compile *c)
 
 			if ((*rest && *rest != '=') || strcmp(f.name, "cluster") == 0)
 				continue;
-			for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+			for (size_t g = 0; g < n_groups; g++)
 				if (strcmp(f.group, groups[g]) == 0)
 					return f.name;
 		}
@@ -308,7 +310,7 @@ static const char *planning_flag(const Compile *c)
 
 int simulate_main(Compile *c)
 {
-	const char *planned = planned_file(c), *flag = planned ? planning_flag(c) : NULL;
+	const char *planned = planned_file(c), *flag = planned ? planning_flag(c, planned == c->model) : NULL;
 	Sim s;
 
 	if (flag)
